@@ -1,0 +1,237 @@
+//! One error type for every wire: a kind, a message, details. The wires render it, each in its own file.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+/// A kind of error: one row of a protocol's error table.
+///
+/// Kinds are `static`s, compared by [`Kind::reason`]. Those that every protocol needs stand in [`kinds`]; a protocol adds
+/// its own.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The machine-readable name, `UPPER_SNAKE_CASE`: `reason` of `google.rpc.ErrorInfo` on every wire.
+    pub reason: &'static str,
+    /// The JSON-RPC error code.
+    pub jsonrpc: i32,
+    /// The gRPC status.
+    pub grpc: tonic::Code,
+    /// The HTTP status on the HTTP+JSON wire.
+    pub http: u16,
+    /// Whether JSON-RPC uses the HTTP status too, instead of 200: for what proxies and clients act on by status.
+    pub jsonrpc_keeps_http_status: bool,
+}
+
+/// The kinds that every protocol needs.
+pub mod kinds {
+    use super::Kind;
+    use tonic::Code;
+
+    const fn kind(reason: &'static str, jsonrpc: i32, grpc: Code, http: u16) -> Kind {
+        let jsonrpc_keeps_http_status = matches!(http, 401 | 403 | 413 | 429 | 503);
+        Kind { reason, jsonrpc, grpc, http, jsonrpc_keeps_http_status }
+    }
+
+    /// The body is not JSON.
+    pub static PARSE_ERROR: Kind = kind("PARSE_ERROR", -32700, Code::InvalidArgument, 400);
+    /// The JSON-RPC envelope is wrong.
+    pub static INVALID_REQUEST: Kind = kind("INVALID_REQUEST", -32600, Code::InvalidArgument, 400);
+    /// No such method or route.
+    pub static METHOD_NOT_FOUND: Kind = kind("METHOD_NOT_FOUND", -32601, Code::Unimplemented, 404);
+    /// The route exists, but not with this verb; carries `Allow`.
+    pub static METHOD_NOT_ALLOWED: Kind = kind("METHOD_NOT_FOUND", -32601, Code::Unimplemented, 405);
+    /// The parameters are wrong.
+    pub static INVALID_PARAMS: Kind = kind("INVALID_PARAMS", -32602, Code::InvalidArgument, 400);
+    /// A fault of the server's own.
+    pub static INTERNAL: Kind = kind("INTERNAL", -32603, Code::Internal, 500);
+    /// The request is larger than the server reads.
+    pub static TOO_LARGE: Kind = kind("TOO_LARGE", -32600, Code::ResourceExhausted, 413);
+    /// No credentials, or bad ones.
+    pub static UNAUTHENTICATED: Kind = kind("UNAUTHENTICATED", -32000, Code::Unauthenticated, 401);
+    /// Known, but not allowed.
+    pub static PERMISSION_DENIED: Kind = kind("PERMISSION_DENIED", -32000, Code::PermissionDenied, 403);
+    /// Too many requests of this caller.
+    pub static RATE_LIMITED: Kind = kind("RATE_LIMITED", -32000, Code::ResourceExhausted, 429);
+    /// Overloaded, draining or without its store; try again later.
+    pub static UNAVAILABLE: Kind = kind("UNAVAILABLE", -32000, Code::Unavailable, 503);
+    /// The deadline that the client set has passed.
+    pub static DEADLINE_EXCEEDED: Kind = kind("DEADLINE_EXCEEDED", -32000, Code::DeadlineExceeded, 504);
+}
+
+/// The names that a protocol gives to what all wires have: values, so that this crate need not know them.
+#[derive(Debug)]
+pub struct Protocol {
+    /// `domain` of `google.rpc.ErrorInfo`.
+    pub error_domain: &'static str,
+    /// The header, metadata key and query parameter that names the protocol version, lower case.
+    pub version_header: &'static str,
+    /// The versions served, as `Major.Minor`, the newest first.
+    pub versions: &'static [&'static str],
+    /// The version that a request without one means.
+    pub absent_version: &'static str,
+    /// The header and metadata key that lists extension URIs, lower case.
+    pub extensions_header: &'static str,
+    /// The protocol's own JSON media type on the HTTP+JSON wire, beside `application/json`.
+    pub media_type: &'static str,
+    /// What a request for a version that is not served gets.
+    pub version_not_supported: &'static Kind,
+    /// What a body of another media type gets.
+    pub content_type_not_supported: &'static Kind,
+    /// Query parameters read under another name too: (alias, field).
+    pub query_aliases: &'static [(&'static str, &'static str)],
+}
+
+/// One field that is wrong, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The path from the request's root in JSON names: `message.parts[1].text`.
+    pub field: String,
+    /// What is wrong with it, for people.
+    pub description: String,
+}
+
+/// An error as a client will see it, whatever the wire.
+///
+/// Nothing internal goes in: the message is written to the client. What only operators should know is logged where it
+/// happens.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: &'static Kind,
+    message: Cow<'static, str>,
+    metadata: Vec<(&'static str, String)>,
+    violations: Vec<Violation>,
+    retry_after: Option<Duration>,
+    challenge: Option<String>,
+    allow: Option<String>,
+}
+
+impl Error {
+    /// An error of this kind with a message for the client.
+    pub fn new(kind: &'static Kind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            metadata: Vec::new(),
+            violations: Vec::new(),
+            retry_after: None,
+            challenge: None,
+            allow: None,
+        }))
+    }
+
+    /// One wrong field: [`kinds::INVALID_PARAMS`] with a violation.
+    pub fn invalid(field: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::violations(vec![Violation { field: field.into(), description: description.into() }])
+    }
+
+    /// Wrong fields: [`kinds::INVALID_PARAMS`] with all of them; the message names the first.
+    pub fn violations(violations: Vec<Violation>) -> Self {
+        let message = match violations.first() {
+            Some(v) if v.field.is_empty() => v.description.clone(),
+            Some(v) => format!("{}: {}", v.field, v.description),
+            None => "invalid parameters".to_owned(),
+        };
+        let mut error = Self::new(&kinds::INVALID_PARAMS, message);
+        error.0.violations = violations;
+        error
+    }
+
+    /// A fault of ours. `what` is logged by the caller, never sent; the client reads a fixed text.
+    pub fn internal() -> Self {
+        Self::new(&kinds::INTERNAL, "internal error")
+    }
+
+    /// The server cannot do it now; the client may try again after `retry_after`.
+    pub fn unavailable(message: impl Into<Cow<'static, str>>, retry_after: Duration) -> Self {
+        Self::new(&kinds::UNAVAILABLE, message).with_retry_after(retry_after)
+    }
+
+    /// Adds a key and value to `google.rpc.ErrorInfo`'s metadata.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: impl Into<String>) -> Self {
+        self.0.metadata.push((key, value.into()));
+        self
+    }
+
+    /// Says when to try again; whole seconds on the wire, rounded up.
+    #[must_use]
+    pub fn with_retry_after(mut self, after: Duration) -> Self {
+        self.0.retry_after = Some(after);
+        self
+    }
+
+    /// Sets the `WWW-Authenticate` challenge.
+    #[must_use]
+    pub fn with_challenge(mut self, challenge: impl Into<String>) -> Self {
+        self.0.challenge = Some(challenge.into());
+        self
+    }
+
+    /// Sets the `Allow` list of a 405.
+    #[must_use]
+    pub fn with_allow(mut self, allow: impl Into<String>) -> Self {
+        self.0.allow = Some(allow.into());
+        self
+    }
+
+    /// Puts `prefix` in front of every violation's field path.
+    #[must_use]
+    pub fn under(mut self, prefix: &str) -> Self {
+        for v in &mut self.0.violations {
+            v.field = if v.field.is_empty() { prefix.to_owned() } else { format!("{prefix}.{}", v.field) };
+        }
+        self
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> &'static Kind {
+        self.0.kind
+    }
+
+    /// The message for the client.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Key-value pairs of `google.rpc.ErrorInfo`.
+    pub fn metadata(&self) -> &[(&'static str, String)] {
+        &self.0.metadata
+    }
+
+    /// The wrong fields; empty unless the kind is [`kinds::INVALID_PARAMS`].
+    pub fn field_violations(&self) -> &[Violation] {
+        &self.0.violations
+    }
+
+    /// When to try again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// The `WWW-Authenticate` challenge.
+    pub fn challenge(&self) -> Option<&str> {
+        self.0.challenge.as_deref()
+    }
+
+    /// The `Allow` list.
+    pub fn allow(&self) -> Option<&str> {
+        self.0.allow.as_deref()
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({}: {})", self.0.kind.reason, self.0.message)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Error {}

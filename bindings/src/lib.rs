@@ -1,0 +1,14 @@
+//! What a wire is, and nothing of any one protocol: the runtime that code made by `tricord-codegen` calls.
+//!
+//! A request comes in as bytes of one of three wires and leaves this crate as a [`Call`] (what the transport said) and
+//! a typed request; the answer comes back as a [`Reply`], [`Events`] or an [`Error`] and leaves as bytes again. The three
+//! wires are three files with the same functions in the same order, so that their differences can be read side by side.
+
+pub mod call;
+pub mod error;
+pub mod reply;
+pub mod wkt;
+
+pub use call::{Call, Identity, Principal, Wire};
+pub use error::{Error, Kind, Protocol, Violation};
+pub use reply::{Encoded, EventId, Events, Reply};

@@ -1,0 +1,20 @@
+//! Generates everything that follows from the schema.
+
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo:rerun-if-changed=proto");
+    let config = tricord_codegen::Config {
+        include: PathBuf::from("proto"),
+        files: vec!["lf/a2a/v1/a2a.proto".into(), "tricord/store/v1/store.proto".into()],
+        service: "lf.a2a.v1.A2AService".into(),
+        scope_field: "tenant".into(),
+        root: "crate::schema".into(),
+        bytes: vec![".lf.a2a.v1.Part.raw".into()],
+        out_dir: PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")),
+    };
+    if let Err(error) = tricord_codegen::generate(&config) {
+        eprintln!("error: {error}");
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,3 @@
+//! Tricord: an A2A v1.0 server. One schema, three bindings, one durable task service.
+
+pub mod schema;

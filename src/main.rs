@@ -1,0 +1,6 @@
+//! The `tricord` command: arguments in, exit code out.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {}

@@ -1,0 +1,15 @@
+//! The generated code: types of the protocol and of the store, and what serves and calls them. Nothing is written here.
+
+#![allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, unused_imports)]
+
+include!(concat!(env!("OUT_DIR"), "/tricord.rs"));
+
+pub use lf::a2a::v1::*;
+
+/// What the store keeps.
+pub mod store {
+    pub use super::tricord::store::v1::*;
+}
+
+/// The encoded `FileDescriptorSet` of the schema, options included.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
