@@ -5,6 +5,7 @@
 include!(concat!(env!("OUT_DIR"), "/tricord.rs"));
 
 pub use lf::a2a::v1::*;
+pub use service::{A2aService, RPCS};
 
 /// What the store keeps.
 pub mod store {

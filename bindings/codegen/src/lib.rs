@@ -3,10 +3,14 @@
 //! Descriptors go in, files come out. Nothing here knows what the service is about; a build script names the files, the
 //! service and the field that selects a scope, and includes what was written.
 
+pub mod model;
 pub mod schema;
+pub mod service;
 
 use std::fs;
 use std::path::PathBuf;
+
+use proc_macro2::TokenStream;
 
 /// What to generate, and where to.
 #[derive(Debug, Clone)]
@@ -44,6 +48,14 @@ pub enum Error {
         /// What cannot be expressed.
         problem: String,
     },
+    /// A generator wrote something that is not Rust; a fault of this crate.
+    #[error("{file}.rs is not Rust: {problem}")]
+    Generated {
+        /// The module.
+        file: String,
+        /// What the parser said.
+        problem: String,
+    },
     /// A file cannot be written.
     #[error("writing generated code: {0}")]
     Io(#[from] std::io::Error),
@@ -58,5 +70,19 @@ pub fn generate(config: &Config) -> Result<(), Error> {
     let schema = schema::Schema::compile(config)?;
     fs::write(config.out_dir.join("descriptors.bin"), schema.bytes())?;
     schema.write_types(config)?;
+    let service = model::Service::read(schema.pool(), config)?;
+    let mut tree = fs::read_to_string(config.out_dir.join("tricord.rs"))?;
+    for (name, about, tokens) in [("service", "The service as a trait.", service::generate(&service))] {
+        write_module(config, &mut tree, name, about, tokens)?;
+    }
+    fs::write(config.out_dir.join("tricord.rs"), tree)?;
+    Ok(())
+}
+
+/// Writes one generated file, formatted, and puts it into the tree as a module of that name.
+fn write_module(config: &Config, tree: &mut String, name: &str, about: &str, tokens: TokenStream) -> Result<(), Error> {
+    let file = syn::parse2(tokens).map_err(|e| Error::Generated { file: name.to_owned(), problem: e.to_string() })?;
+    fs::write(config.out_dir.join(format!("{name}.rs")), prettyplease::unparse(&file))?;
+    tree.push_str(&format!("/// {about}\npub mod {name} {{\n    include!(\"{name}.rs\");\n}}\n"));
     Ok(())
 }
