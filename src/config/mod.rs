@@ -1,0 +1,304 @@
+//! What `tricord serve` is told: one plain value, read from a file, the environment and the command line.
+//!
+//! Everything in [`Config`] is checked already: an address is an address, an agent's name is free, a file exists. What
+//! is wrong comes back as [`Problems`], all of it at once, each with file, line and key.
+
+mod agents;
+mod load;
+mod problem;
+mod section;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod value;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use load::Sources;
+pub use problem::{Problem, Problems};
+pub use value::Secret;
+
+/// The whole configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The public port.
+    pub server: Server,
+    /// The operators' port.
+    pub admin: Admin,
+    /// What is refused before it hurts.
+    pub limits: Limits,
+    /// Where tasks are kept.
+    pub store: Store,
+    /// How the protocol is read.
+    pub protocol: ProtocolOptions,
+    /// What is written to stderr.
+    pub log: Log,
+    /// The agents, at least one; names are unique.
+    pub agents: Vec<Agent>,
+    /// The name of the agent that a request without a tenant means; one of [`Config::agents`].
+    pub default_agent: String,
+}
+
+/// `[server]`: the public port.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// `listen`: where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// `public_url`: what cards advertise, without a trailing slash; see [`Config::public_url`].
+    pub public_url: Option<String>,
+    /// `base_path`: what every path begins with: empty, or `/segment…` without a trailing slash.
+    pub base_path: String,
+    /// `tls`: certificate and key, if the port speaks TLS.
+    pub tls: Option<Tls>,
+    /// `cors_origins`: web origins whose pages may call, or `*`; none by default.
+    pub cors_origins: Vec<String>,
+    /// `ping_interval`: silence on an event stream after which a comment is sent; `None` for never.
+    pub ping_interval: Option<Duration>,
+    /// `grace`: how long runs may go on after a SIGTERM.
+    pub grace: Duration,
+}
+
+/// `[server.tls]`: PEM files.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// `cert`: the certificate chain.
+    pub cert: PathBuf,
+    /// `key`: its private key.
+    pub key: PathBuf,
+}
+
+/// `[admin]`: the operators' port.
+#[derive(Debug, Clone, Default)]
+pub struct Admin {
+    /// `listen`: a loopback address; `None` for no such port.
+    pub listen: Option<SocketAddr>,
+}
+
+/// `[limits]`: what is refused before it hurts. Sizes in bytes.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// `body`: one request body.
+    pub body: u64,
+    /// `bodies_in_flight`: all request bodies being read or worked on.
+    pub bodies_in_flight: u64,
+    /// `running_tasks`: runs at one time.
+    pub running_tasks: u32,
+    /// `streams`: open event streams at one time.
+    pub streams: u32,
+    /// `uncommitted`: events admitted and not yet stored, of all tasks.
+    pub uncommitted: u64,
+    /// `uncommitted_per_run`: the same of one run.
+    pub uncommitted_per_run: u64,
+    /// `task_records`: records of one task.
+    pub task_records: u32,
+    /// `task_size`: bytes of one task.
+    pub task_size: u64,
+}
+
+/// `[store]`: where tasks are kept.
+#[derive(Debug, Clone)]
+pub struct Store {
+    /// `url`: which store.
+    pub url: StoreUrl,
+    /// `keep_finished`: how long a finished task is kept; `None` for ever.
+    pub keep_finished: Option<Duration>,
+}
+
+/// Which store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `sqlite:PATH`: one file.
+    Sqlite(PathBuf),
+    /// `memory:`: gone when the process ends.
+    Memory,
+}
+
+/// `[protocol]`: how the protocol is read.
+#[derive(Debug, Clone, Default)]
+pub struct ProtocolOptions {
+    /// `assume_version`: the version of a request that names none; `None` keeps the protocol's own rule.
+    pub assume_version: Option<String>,
+}
+
+/// `[log]`: what is written to stderr.
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// `format`: how a line looks.
+    pub format: LogFormat,
+    /// `level`: `error`, `warn`, `info`, `debug`, `trace`, or a list such as `info,tricord::engine=debug`.
+    pub level: String,
+    /// `access`: a line for every request.
+    pub access: bool,
+}
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one JSON object.
+    Json,
+}
+
+/// `[[agents]]`: one agent.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    /// `name`: its tenant on the wire, its segment in paths.
+    pub name: String,
+    /// `kind`: what does the work.
+    pub kind: AgentKind,
+    /// `on_restart`: what becomes of a run that a crash or restart cut off.
+    pub on_restart: OnRestart,
+    /// `cancel_grace`: how long a cancelled run may tidy up.
+    pub cancel_grace: Duration,
+    /// `dedupe_message_id`: a message id names one message only, so that a repeated one is a retry.
+    pub dedupe_message_id: bool,
+    /// `card`: what the card says.
+    pub card: Card,
+}
+
+/// What does the work.
+#[derive(Debug, Clone)]
+pub enum AgentKind {
+    /// Sends back what it is sent.
+    Echo,
+    /// Runs a command for every turn.
+    Exec(Exec),
+    /// The scripted agent that conformance tests talk to.
+    Conformance,
+}
+
+impl AgentKind {
+    /// The value of `kind` in the file.
+    pub fn name(&self) -> &'static str {
+        match self {
+            AgentKind::Echo => "echo",
+            AgentKind::Exec(_) => "exec",
+            AgentKind::Conformance => "conformance",
+        }
+    }
+}
+
+/// What an `exec` agent runs.
+#[derive(Debug, Clone)]
+pub struct Exec {
+    /// `command`: the program and its arguments; at least the program.
+    pub command: Vec<String>,
+    /// `directory`: where it runs; the server's own directory by default.
+    pub directory: Option<PathBuf>,
+    /// `environment`: variables set beside the server's own; values may be secrets.
+    pub environment: BTreeMap<String, Secret>,
+}
+
+/// What becomes of a run that a crash or restart cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnRestart {
+    /// The task fails, with a message that says why.
+    Fail,
+    /// The run starts again.
+    Resume,
+}
+
+/// `[agents.card]`: what an agent's card says beside what the server knows itself.
+#[derive(Debug, Clone)]
+pub struct Card {
+    /// `name`: for people; the agent's name by default.
+    pub name: String,
+    /// `description`: for people.
+    pub description: String,
+    /// `version`: of the agent.
+    pub version: String,
+    /// `documentation_url`.
+    pub documentation_url: Option<String>,
+    /// `icon_url`.
+    pub icon_url: Option<String>,
+    /// `provider`: who runs it.
+    pub provider: Option<Provider>,
+    /// `input_modes`: media types read, at least one.
+    pub input_modes: Vec<String>,
+    /// `output_modes`: media types written, at least one.
+    pub output_modes: Vec<String>,
+    /// `extensions`: extensions of the protocol that the agent knows.
+    pub extensions: Vec<Extension>,
+    /// `skills`: at least one; ids are unique.
+    pub skills: Vec<Skill>,
+}
+
+/// `[agents.card.provider]`: who runs an agent.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    /// `organization`.
+    pub organization: String,
+    /// `url`.
+    pub url: String,
+}
+
+/// `[[agents.card.extensions]]`: an extension of the protocol.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    /// `uri`: its name.
+    pub uri: String,
+    /// `description`.
+    pub description: String,
+    /// `required`: a caller who does not name it is refused.
+    pub required: bool,
+}
+
+/// `[[agents.card.skills]]`: something that an agent can be asked for.
+#[derive(Debug, Clone)]
+pub struct Skill {
+    /// `id`.
+    pub id: String,
+    /// `name`.
+    pub name: String,
+    /// `description`.
+    pub description: String,
+    /// `tags`, at least one.
+    pub tags: Vec<String>,
+    /// `examples`.
+    pub examples: Vec<String>,
+    /// `input_modes`: empty for the card's.
+    pub input_modes: Vec<String>,
+    /// `output_modes`: empty for the card's.
+    pub output_modes: Vec<String>,
+}
+
+impl Config {
+    /// The configuration of a server that is told nothing: one `echo` agent, all defaults.
+    ///
+    /// # Panics
+    /// Never: the defaults are valid, which a test holds.
+    pub fn defaults() -> Self {
+        Sources::default().load().expect("the defaults are valid")
+    }
+
+    /// What cards advertise, without `base_path` and without a trailing slash: `server.public_url`, or else the address
+    /// that was really bound, with 127.0.0.1 in place of "every address".
+    pub fn public_url(&self, bound: SocketAddr) -> String {
+        if let Some(url) = &self.server.public_url {
+            return url.clone();
+        }
+        let scheme = if self.server.tls.is_some() { "https" } else { "http" };
+        if bound.ip().is_unspecified() {
+            return format!("{scheme}://127.0.0.1:{}", bound.port());
+        }
+        format!("{scheme}://{bound}")
+    }
+
+    /// What is allowed and still likely a mistake, for people.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.server.listen.ip().is_unspecified() && self.server.public_url.is_none() {
+            warnings.push(
+                "server.public_url is not set: cards advertise 127.0.0.1, which no other machine can reach".to_owned(),
+            );
+        }
+        if self.store.url == StoreUrl::Memory {
+            warnings.push("store.url is memory: tasks are gone when the server stops".to_owned());
+        }
+        warnings
+    }
+}

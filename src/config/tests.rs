@@ -1,0 +1,277 @@
+//! What a configuration means, and what each mistake in one is told.
+
+use std::time::Duration;
+
+use super::{AgentKind, Config, LogFormat, OnRestart, Sources, StoreUrl};
+
+fn load(text: &str) -> Result<Config, String> {
+    Sources::default().text("t.toml", text).load().map_err(|problems| problems.to_string())
+}
+
+/// The one problem that the text has.
+fn problem(text: &str) -> String {
+    load(text).expect_err(text)
+}
+
+#[test]
+fn no_file_is_one_echo_agent() {
+    let config = Config::defaults();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.store.url, StoreUrl::Sqlite("tricord.db".into()));
+    assert_eq!(config.store.keep_finished, Some(Duration::from_secs(30 * 86_400)));
+    assert_eq!(config.admin.listen, None);
+    assert_eq!(config.default_agent, "echo");
+    assert!(matches!(config.agents.as_slice(), [agent] if matches!(agent.kind, AgentKind::Echo)));
+    assert_eq!(config.agents[0].card.skills[0].id, "echo");
+    assert_eq!(config.public_url(([0, 0, 0, 0], 81).into()), "http://127.0.0.1:81");
+}
+
+#[test]
+fn a_file_with_everything_is_read() {
+    let text = r#"
+        [server]
+        listen = "[::]:9000"
+        public_url = "https://agents.example.com/"
+        base_path = "/v1/a2a/"
+        default_agent = "kit"
+        cors_origins = ["https://app.example"]
+        ping_interval = "0"
+        grace = "5s"
+        [admin]
+        listen = "127.0.0.1:9464"
+        [limits]
+        body = "1MiB"
+        running_tasks = 5
+        [store]
+        url = "memory:"
+        keep_finished = "forever"
+        [protocol]
+        assume_version = "1.0"
+        [log]
+        format = "json"
+        level = "info,tricord::engine=debug"
+        [[agents]]
+        name = "support"
+        kind = "exec"
+        command = ["python3", "support.py"]
+        on_restart = "resume"
+        cancel_grace = "250ms"
+        dedupe_message_id = true
+        [agents.environment]
+        KEY = "env:SUPPORT_KEY"
+        MODE = "fast"
+        [agents.card]
+        description = "Answers support questions"
+        version = "1.2.0"
+        input_modes = ["text/plain"]
+        [agents.card.provider]
+        organization = "Example"
+        url = "https://example.com"
+        [[agents.card.extensions]]
+        uri = "https://example.com/ext"
+        required = true
+        [[agents.card.skills]]
+        id = "answer"
+        name = "Answer"
+        description = "Answers a question about the product"
+        tags = ["support"]
+        [[agents]]
+        name = "kit"
+        kind = "conformance"
+    "#;
+    let environment = [("SUPPORT_KEY".to_owned(), "s3".to_owned())];
+    let config = Sources::default().text("t.toml", text).environment(environment).load().unwrap();
+    assert_eq!(config.public_url(config.server.listen), "https://agents.example.com");
+    assert_eq!(config.server.base_path, "/v1/a2a");
+    assert_eq!(config.default_agent, "kit");
+    assert_eq!(config.server.ping_interval, None);
+    assert_eq!(config.server.grace, Duration::from_secs(5));
+    assert_eq!((config.limits.body, config.limits.running_tasks), (1 << 20, 5));
+    assert_eq!((&config.store.url, config.store.keep_finished), (&StoreUrl::Memory, None));
+    assert_eq!(config.protocol.assume_version.as_deref(), Some("1.0"));
+    assert_eq!(config.log.format, LogFormat::Json);
+    let agent = &config.agents[0];
+    assert_eq!((agent.on_restart, agent.cancel_grace), (OnRestart::Resume, Duration::from_millis(250)));
+    assert!(agent.dedupe_message_id && agent.card.extensions[0].required);
+    let AgentKind::Exec(exec) = &agent.kind else { panic!("{agent:?}") };
+    assert_eq!(exec.command, ["python3", "support.py"]);
+    assert_eq!((exec.environment["KEY"].reveal(), exec.environment["MODE"].reveal()), ("s3", "fast"));
+    assert!(!format!("{config:?}").contains("s3\""));
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_a_flag_over_both() {
+    let variables = [
+        ("TRICORD_SERVER__LISTEN", "127.0.0.1:2"),
+        ("TRICORD_STORE__URL", "memory:"),
+        ("TRICORD_LIMITS__STREAMS", "7"),
+        ("TRICORD_SERVER__CORS_ORIGINS", "[\"*\"]"),
+        ("TRICORD_URL", "for another command"),
+    ];
+    let config = Sources::default()
+        .text("t.toml", "[server]\nlisten = '127.0.0.1:1'\ngrace = '1s'")
+        .environment(variables.map(|(name, value)| (name.to_owned(), value.to_owned())))
+        .flag("--listen", &["server", "listen"], "127.0.0.1:3")
+        .agent("--exec", "exec", Some(vec!["cat".into()]))
+        .load()
+        .unwrap();
+    assert_eq!(config.server.listen.port(), 3);
+    assert_eq!(config.store.url, StoreUrl::Memory);
+    assert_eq!(config.limits.streams, 7);
+    assert_eq!(config.server.cors_origins, ["*"]);
+    assert_eq!(config.server.grace, Duration::from_secs(1));
+    assert_eq!(config.default_agent, "exec");
+}
+
+#[test]
+fn each_mistake_names_file_line_and_key() {
+    let cases = [
+        ("[server]\nlistn = ''", "t.toml:2: server.listn: unknown key; did you mean \"server.listen\"?"),
+        ("\n[servr]", "t.toml:2: servr: unknown key; did you mean \"server\"?"),
+        ("[admin]\nxyzzy = 1", "t.toml:2: admin.xyzzy: unknown key; known here: listen"),
+        ("[server]\nlisten = 8080", "t.toml:2: server.listen: takes a string, not a whole number"),
+        (
+            "[server]\nlisten = ':8080'",
+            "t.toml:2: server.listen: \":8080\" is no address and port: write \"127.0.0.1:8080\", \"0.0.0.0:8080\" or \
+             \"[::]:8080\"",
+        ),
+        ("[server]\npublic_url = ''", "t.toml:2: server.public_url: must not be empty"),
+        (
+            "[server]\nbase_path = 'v1'",
+            "t.toml:2: server.base_path: \"v1\" is no path: write it like \"/v1/a2a\", with letters, digits, - . _ ~ only",
+        ),
+        (
+            "[server.tls]\ncert = '/dev/null'",
+            "t.toml:1: server.tls.key: is missing: TLS needs both cert and key, two PEM files",
+        ),
+        (
+            "[server]\ncors_origins = ['https://a/b']",
+            "t.toml:2: server.cors_origins: \"https://a/b\" has a path: an origin is scheme, host and port only",
+        ),
+        (
+            "[server]\ngrace = '5 weeks'",
+            "t.toml:2: server.grace: \"5 weeks\" is no duration: write a whole number and ms, s, m, h or d, such as \"30s\"",
+        ),
+        ("[server]\ndefault_agent = 'x'", "t.toml:2: server.default_agent: no agent is named \"x\"; there are: echo"),
+        (
+            "[admin]\nlisten = '0.0.0.0:1'",
+            "t.toml:2: admin.listen: 0.0.0.0:1 is not a loopback address; the admin port has no authentication, so it needs one",
+        ),
+        (
+            "[limits]\nbody = '64mib'",
+            "t.toml:2: limits.body: \"64mib\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"64MiB\"",
+        ),
+        ("[limits]\nstreams = 0", "t.toml:2: limits.streams: takes a whole number from 1 to 4294967295, not 0"),
+        (
+            "[limits]\nbodies_in_flight = '1MiB'",
+            "t.toml:2: limits.bodies_in_flight: is less than limits.body, so a full body could never be read",
+        ),
+        (
+            "[store]\nurl = 'postgres://h/d'",
+            "t.toml:2: store.url: PostgreSQL is not built into this binary; use \"sqlite:PATH\" or \"memory:\"",
+        ),
+        (
+            "[store]\nurl = 'tricord.db'",
+            "t.toml:2: store.url: \"tricord.db\" is no store: write \"sqlite:PATH\" or \"memory:\"",
+        ),
+        (
+            "[store]\nkeep_finished = '1m'",
+            "t.toml:2: store.keep_finished: is less than an hour, the least that clients may rely on; or write \"forever\"",
+        ),
+        (
+            "[protocol]\nassume_version = '0.3'",
+            "t.toml:2: protocol.assume_version: version \"0.3\" is not served; the one that is: \"1.0\"",
+        ),
+        ("[log]\nformat = 'xml'", "t.toml:2: log.format: \"xml\" is none of \"text\", \"json\""),
+        ("[log]\nlevel = 'loud'", "t.toml:2: log.level: \"loud\" is no level: off, error, warn, info, debug or trace"),
+        ("[log]\naccess = 'yes'", "t.toml:2: log.access: takes true or false, not a string"),
+        ("agents = []", "t.toml:1: agents: is empty: a server without agents serves nothing"),
+        ("agents = 'echo'", "t.toml:1: agents: takes a list of tables ([[agents]]), not a string"),
+        ("[[agents]]\nname = 'a'", "t.toml:1: agents[0].kind: is missing: echo, exec or conformance"),
+        (
+            "[[agents]]\nkind = 'openai'\nmodel = 'm'",
+            "t.toml:2: agents[0].kind: \"openai\" is not built into this binary; built in are: echo, exec, conformance",
+        ),
+        (
+            "[[agents]]\nkind = 'ecoh'",
+            "t.toml:2: agents[0].kind: \"ecoh\" is no kind of agent: echo, exec or conformance",
+        ),
+        (
+            "[[agents]]\nkind = 'echo'\nname = 'a b'",
+            "t.toml:3: agents[0].name: \"a b\" is no name: 1 to 64 letters, digits, _ . or -",
+        ),
+        (
+            "[[agents]]\nkind = 'echo'\nname = 'tasks'",
+            "t.toml:3: agents[0].name: \"tasks\" is a path of the server itself; choose another name",
+        ),
+        (
+            "[[agents]]\nkind = 'echo'\n[[agents]]\nkind = 'echo'",
+            "t.toml:3: agents[1].name: another agent is named \"echo\" already",
+        ),
+        (
+            "[[agents]]\nkind = 'exec'",
+            "t.toml:1: agents[0].command: is missing: an exec agent needs one, such as [\"python3\", \"agent.py\"]",
+        ),
+        (
+            "[[agents]]\nkind = 'exec'\ncommand = 'cat -n'",
+            "t.toml:3: agents[0].command: takes a list, not a string: write [\"program\", \"argument\"] for \"cat -n\"",
+        ),
+        (
+            "[[agents]]\nkind = 'exec'\ncommand = ['cat']\nenvironment = { A = 'env:NOPE' }",
+            "t.toml:4: agents[0].environment.A: the environment variable NOPE is not set",
+        ),
+        (
+            "[[agents]]\nkind = 'echo'\n[agents.card]\ninput_modes = []",
+            "t.toml:4: agents[0].card.input_modes: is empty: a card needs at least one",
+        ),
+        (
+            "[[agents]]\nkind = 'echo'\n[agents.card]\noutput_modes = ['text']",
+            "t.toml:4: agents[0].card.output_modes: \"text\" is no media type: write it like \"text/plain\"",
+        ),
+        (
+            "[[agents]]\nkind = 'echo'\n[agents.card]\nskills = []",
+            "t.toml:4: agents[0].card.skills: is empty: a card needs at least one skill; leave the key out for the kind's own",
+        ),
+        (
+            "[[agents]]\nkind = 'echo'\n[[agents.card.skills]]\nname = 'A'",
+            "t.toml:3: agents[0].card.skills[0].id: is missing",
+        ),
+        (
+            "[[agents]]\nkind = 'echo'\n[agents.card.provider]\nurl = 'https://a'",
+            "t.toml:3: agents[0].card.provider.organization: is missing",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(problem(text), expected, "of\n{text}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+    let text = "[server]\nlisten = 1\n[store]\nurll = ''\n[[agents]]\nkind = 'echo'\nnmae = 'x'\n";
+    let lines = problem(text);
+    let starts: Vec<_> = lines.lines().map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(starts, ["t.toml:2 server.listen", "t.toml:4 store.urll", "t.toml:7 agents[0].nmae"]);
+}
+
+#[test]
+fn broken_toml_names_its_line() {
+    let text = problem("[server]\nlisten = \n");
+    assert!(text.starts_with("t.toml:2: not TOML: "), "{text}");
+}
+
+#[test]
+fn problems_from_outside_the_file_name_the_variable_or_flag() {
+    let variable = [("TRICORD_SERVER__LISTN".to_owned(), "x".to_owned())];
+    let problems = Sources::default().environment(variable).load().unwrap_err().to_string();
+    assert_eq!(problems, "TRICORD_SERVER__LISTN: server.listn: unknown key; did you mean \"server.listen\"?");
+    let problems = Sources::default().flag("--store", &["store", "url"], "here").load().unwrap_err().to_string();
+    assert!(problems.starts_with("--store: store.url: \"here\" is no store"), "{problems}");
+    let problems = Sources::default()
+        .text("t.toml", "[[agents]]\nkind = 'echo'")
+        .agent("--exec", "exec", Some(vec!["cat".into()]))
+        .load()
+        .unwrap_err()
+        .to_string();
+    assert_eq!(problems, "--exec: agents: t.toml:1 names agents too; use the file or the flag");
+}

@@ -1,0 +1,165 @@
+//! Values that TOML has no words for: durations, sizes, secrets, addresses, web addresses.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// A value that must not show: it comes from `env:NAME` or `file:PATH` and prints as `…`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a value that is known already.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself, for where it is used.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads `env:NAME` or `file:PATH`; a newline at the end of a file is not part of the secret. `None` if the text is
+    /// neither.
+    pub(super) fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Option<Result<Self, String>> {
+        if let Some(name) = text.strip_prefix("env:") {
+            return Some(env(name).map(Self).ok_or_else(|| format!("the environment variable {name} is not set")));
+        }
+        let path = text.strip_prefix("file:")?;
+        Some(match std::fs::read_to_string(Path::new(path)) {
+            Ok(text) => Ok(Self(text.strip_suffix('\n').map(|t| t.trim_end_matches('\r')).unwrap_or(&text).to_owned())),
+            Err(error) => Err(format!("the file {path} cannot be read: {error}")),
+        })
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Reads a duration: a whole number and a unit (`250ms`, `4s`, `10m`, `1h`, `30d`), or `0`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration: write a whole number and ms, s, m, h or d, such as \"30s\"");
+    let (number, unit) = split(text);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let unit_ms: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "" if number == 0 => 1,
+        _ => return Err(wrong()),
+    };
+    number
+        .checked_mul(unit_ms)
+        // A century: what is longer is a slip, and would overflow sums of times.
+        .filter(|ms| *ms <= 36_525 * 86_400_000)
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("{text:?} is longer than 100 years"))
+}
+
+/// Reads a size: a whole number and a unit (`B`, `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`).
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no size: write a whole number and B, KiB, MiB or GiB, such as \"64MiB\"");
+    let (number, unit) = split(text);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let factor: u64 = match unit {
+        "B" | "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too large"))
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (&text[..at], text[at..].trim_start())
+}
+
+/// Reads `address:port`.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let with_name = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    with_name.as_deref().unwrap_or(text).parse().map_err(|_| {
+        format!("{text:?} is no address and port: write \"127.0.0.1:8080\", \"0.0.0.0:8080\" or \"[::]:8080\"")
+    })
+}
+
+/// Reads an `http` or `https` link for people to follow, and leaves it as it is.
+pub(super) fn link(text: &str) -> Result<String, String> {
+    let uri = text.parse::<http::Uri>().ok();
+    match uri.as_ref().and_then(http::Uri::scheme_str) {
+        Some("http" | "https") => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is no link: write it like \"https://example.com/about\"")),
+    }
+}
+
+/// Reads an `http` or `https` address and takes slashes off its end.
+pub(super) fn web_address(text: &str) -> Result<String, String> {
+    let wrong = |why: &str| format!("{text:?} {why}, such as \"https://agents.example.com\"");
+    let uri: http::Uri = text.parse().map_err(|_| wrong("is no web address: write one"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
+        return Err(wrong("needs http:// or https:// and a host"));
+    }
+    if uri.query().is_some() || text.contains('#') {
+        return Err(wrong("has a query or fragment: write the address alone"));
+    }
+    if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
+        return Err(wrong("holds credentials, which everybody would read: write the address alone"));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_numbers_with_units() {
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        for wrong in ["", "4", "s", "-1s", "1.5s", "4 weeks", "99999999999999999999s", "40000d"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_numbers_with_units() {
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!(size("1500"), Ok(1500));
+        assert_eq!(size("2 kB"), Ok(2000));
+        for wrong in ["", "MiB", "64mib", "-1B", "18446744073709551615GiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn secrets_do_not_show() {
+        let secret = Secret::resolve("env:KEY", &|_| Some("hunter2".into())).unwrap().unwrap();
+        assert_eq!(secret.reveal(), "hunter2");
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+        assert!(Secret::resolve("env:KEY", &|_| None).unwrap().unwrap_err().contains("KEY is not set"));
+        assert!(Secret::resolve("hunter2", &|_| None).is_none());
+    }
+
+    #[test]
+    fn web_addresses_lose_their_last_slash() {
+        assert_eq!(web_address("https://a.example/").as_deref(), Ok("https://a.example"));
+        assert_eq!(web_address("http://[::1]:8080/x").as_deref(), Ok("http://[::1]:8080/x"));
+        for wrong in
+            ["a.example", "ftp://a.example", "https://", "https://a/?q", "https://u:p@a.example", "http://a/#f"]
+        {
+            assert!(web_address(wrong).is_err(), "{wrong}");
+        }
+    }
+}
