@@ -11,6 +11,7 @@ fn main() {
         scope_field: "tenant".into(),
         root: "crate::schema".into(),
         bytes: vec![".lf.a2a.v1.Part.raw".into()],
+        required_oneofs: vec![".lf.a2a.v1.Part.content".into()],
         out_dir: PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")),
     };
     if let Err(error) = tricord_codegen::generate(&config) {

@@ -6,11 +6,13 @@
 
 pub mod call;
 pub mod error;
+pub mod proto_json;
 pub mod reply;
 pub mod rpc;
 pub mod wkt;
 
 pub use call::{Call, Identity, Principal, Wire};
 pub use error::{Error, Kind, Protocol, Violation};
+pub use proto_json::Validate;
 pub use reply::{Encoded, EventId, Events, Reply};
 pub use rpc::{HttpRule, Rpc};

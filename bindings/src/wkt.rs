@@ -66,3 +66,9 @@ pub mod value {
         ListValue(super::ListValue),
     }
 }
+
+impl From<value::Kind> for Value {
+    fn from(kind: value::Kind) -> Self {
+        Self { kind: Some(kind) }
+    }
+}

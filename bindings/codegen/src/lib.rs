@@ -3,9 +3,12 @@
 //! Descriptors go in, files come out. Nothing here knows what the service is about; a build script names the files, the
 //! service and the field that selects a scope, and includes what was written.
 
+pub mod messages;
 pub mod model;
+pub mod proto_json;
 pub mod schema;
 pub mod service;
+pub mod validate;
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,6 +30,8 @@ pub struct Config {
     pub root: String,
     /// Bytes fields held as `bytes::Bytes`, so that big ones are not copied: full field names with a leading dot.
     pub bytes: Vec<String>,
+    /// Oneofs that need a member in every request, which the schema has no option to say: full names with a leading dot.
+    pub required_oneofs: Vec<String>,
     /// Where the files are written.
     pub out_dir: PathBuf,
 }
@@ -72,7 +77,11 @@ pub fn generate(config: &Config) -> Result<(), Error> {
     schema.write_types(config)?;
     let service = model::Service::read(schema.pool(), config)?;
     let mut tree = fs::read_to_string(config.out_dir.join("tricord.rs"))?;
-    for (name, about, tokens) in [("service", "The service as a trait.", service::generate(&service))] {
+    for (name, about, tokens) in [
+        ("proto_json", "ProtoJSON of every message.", proto_json::generate(schema.pool(), config)?),
+        ("validate", "What requests have to hold.", validate::generate(schema.pool(), &service, config)?),
+        ("service", "The service as a trait.", service::generate(&service)),
+    ] {
         write_module(config, &mut tree, name, about, tokens)?;
     }
     fs::write(config.out_dir.join("tricord.rs"), tree)?;

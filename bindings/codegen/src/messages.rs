@@ -1,0 +1,123 @@
+//! What the generators ask of messages and fields: names in Rust, and the options that bear on JSON and validation.
+
+use std::collections::BTreeSet;
+
+use heck::{ToSnakeCase, ToUpperCamelCase};
+use proc_macro2::{Ident, TokenStream};
+use prost_reflect::{DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, OneofDescriptor, Value};
+use quote::quote;
+
+use crate::model::{ident, refuse, rust_type};
+use crate::{Config, Error};
+
+/// `google.api.FieldBehavior.REQUIRED`.
+const REQUIRED: i32 = 2;
+
+/// Messages of the schema itself, map entries left out, in the order of their declaration.
+pub fn own(pool: &DescriptorPool) -> impl Iterator<Item = MessageDescriptor> + '_ {
+    pool.all_messages().filter(|m| !m.is_map_entry() && !m.package_name().starts_with("google."))
+}
+
+/// Enums of the schema itself.
+pub fn own_enums(pool: &DescriptorPool) -> impl Iterator<Item = EnumDescriptor> + '_ {
+    pool.all_enums().filter(|e| !e.package_name().starts_with("google."))
+}
+
+/// Full names of the messages that can be part of these, themselves included.
+pub fn reachable(roots: impl Iterator<Item = MessageDescriptor>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<_> = roots.collect();
+    while let Some(message) = next.pop() {
+        if found.insert(message.full_name().to_owned()) {
+            next.extend(message.fields().filter_map(|field| field.kind().as_message().cloned()));
+        }
+    }
+    found
+}
+
+/// Whether the schema marks the field as required.
+pub fn required(pool: &DescriptorPool, field: &FieldDescriptor) -> bool {
+    let Some(extension) = pool.get_extension_by_name("google.api.field_behavior") else { return false };
+    let options = field.options();
+    let behaviors = options.get_extension(&extension);
+    let behaviors = behaviors.as_list().unwrap_or_default();
+    behaviors.iter().any(|behavior| matches!(behavior, Value::EnumNumber(REQUIRED)))
+}
+
+/// The oneof that a field is a member of; the hidden one behind `optional` is none.
+pub fn oneof(field: &FieldDescriptor) -> Option<OneofDescriptor> {
+    field.containing_oneof().filter(|oneof| !oneof.is_synthetic())
+}
+
+/// Whether the field is declared `optional`.
+pub fn optional(field: &FieldDescriptor) -> bool {
+    field.containing_oneof().is_some_and(|oneof| oneof.is_synthetic())
+}
+
+/// The field's name in Rust.
+pub fn field_ident(field: &FieldDescriptor) -> Ident {
+    ident(&field.name().to_snake_case())
+}
+
+/// The oneof's field in Rust.
+pub fn oneof_ident(oneof: &OneofDescriptor) -> Ident {
+    ident(&oneof.name().to_snake_case())
+}
+
+/// The Rust path of the variant for a member of a oneof.
+pub fn variant(field: &FieldDescriptor, oneof: &OneofDescriptor, config: &Config) -> TokenStream {
+    let module = nested(oneof.parent_message(), config);
+    let name = ident(&oneof.name().to_upper_camel_case());
+    let variant = ident(&field.name().to_upper_camel_case());
+    quote!(#module::#name::#variant)
+}
+
+/// The module of what is declared inside a message.
+fn nested(message: &MessageDescriptor, config: &Config) -> TokenStream {
+    let module = ident(&message.name().to_snake_case());
+    let outer = match message.parent_message() {
+        Some(outer) => nested(&outer, config),
+        None => package(message.package_name(), config),
+    };
+    quote!(#outer::#module)
+}
+
+/// The Rust path of an enum's type.
+pub fn enum_type(descriptor: &EnumDescriptor, config: &Config) -> TokenStream {
+    let name = ident(&descriptor.name().to_upper_camel_case());
+    let outer = match descriptor.parent_message() {
+        Some(outer) => nested(&outer, config),
+        None => package(descriptor.package_name(), config),
+    };
+    quote!(#outer::#name)
+}
+
+fn package(name: &str, config: &Config) -> TokenStream {
+    let modules = name.split('.').map(|part| ident(&part.to_snake_case()));
+    let root: TokenStream = config.root.parse().expect("the root is a path");
+    quote!(#root #(::#modules)*)
+}
+
+/// The Rust type of a message, for `impl`.
+pub fn message_type(message: &MessageDescriptor, config: &Config) -> TokenStream {
+    rust_type(message, config)
+}
+
+/// Refuses messages that contain themselves: prost boxes them, and nothing of ours would know where.
+///
+/// # Errors
+/// When there is such a message; it is named.
+pub fn refuse_cycles(pool: &DescriptorPool) -> Result<(), Error> {
+    for message in own(pool) {
+        let inside = message.fields().filter_map(|field| field.kind().as_message().cloned());
+        if reachable(inside).contains(message.full_name()) {
+            return Err(refuse(message.full_name(), "a message that can contain itself"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the field holds this well-known type.
+pub fn is_well_known(field: &FieldDescriptor, name: &str) -> bool {
+    matches!(field.kind(), Kind::Message(message) if message.full_name() == name)
+}

@@ -1,0 +1,160 @@
+//! ProtoJSON: reading JSON into messages with paths in its errors, and what the generated serde impls are made of.
+//!
+//! Every generated message implements serde's `Serialize` and `Deserialize` through [`Fields`], one [`Format`] for each
+//! kind of field. Writing needs no more than `serde_json::to_writer`. Reading from a wire goes through [`decode`], which
+//! adds what serde alone does not give: a limit on depth, and errors that name the field.
+//!
+//! Input is lenient where ProtoJSON says so (two spellings of a field, enum numbers, numbers in strings, `null` as absent,
+//! unknown fields ignored) and strict where a second meaning could hide: a key given twice, two members of a oneof,
+//! unknown enum values. Output is one spelling: camelCase, enum names, required fields always there.
+
+mod fields;
+mod format;
+mod path;
+mod timestamp;
+mod validate;
+mod value;
+
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::error::{Error, kinds};
+
+pub use fields::{Fields, deserialize, entry, member, optional, serialize, value};
+pub use format::{Any, As, Base64, Enum, EnumNames, Format, List, Map, Number, Plain, Quoted, skip};
+pub use path::At;
+pub use timestamp::NotATimestamp;
+pub use validate::{Found, Validate, rules};
+
+/// How deeply the JSON of a request may nest, the outermost object being the first level.
+pub const MAX_JSON_DEPTH: usize = 64;
+
+/// How deeply a `Struct` or `Value` may nest: each object or array in it is a level. Protobuf needs three messages for an
+/// object in an object and its readers stop at a hundred, so deeper values could be stored but not read back.
+pub const MAX_VALUE_DEPTH: usize = 30;
+
+/// The longest description that a violation carries, in bytes: what is wrong may quote the client's own value.
+const MAX_DESCRIPTION: usize = 400;
+
+/// Reads a message from JSON.
+///
+/// # Errors
+/// [`kinds::PARSE_ERROR`] when the bytes are not JSON in UTF-8. [`kinds::INVALID_PARAMS`] when they are but the content
+/// is not that of the message, or nests deeper than [`MAX_JSON_DEPTH`]; the violation's path names the field, in the
+/// spelling of the client.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Error::new(&kinds::PARSE_ERROR, "the JSON is not UTF-8"))?;
+    if nests_deeper_than(bytes, MAX_JSON_DEPTH) {
+        return Err(Error::invalid("", format!("JSON nested deeper than {MAX_JSON_DEPTH} levels")));
+    }
+    // The plain reading is the fast one; only what fails is read again, to learn where.
+    serde_json::from_str(text).map_err(|error| explain::<T>(text, &error))
+}
+
+fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> Error {
+    if let Err(syntax) = serde_json::from_str::<IgnoredAny>(text) {
+        return Error::new(&kinds::PARSE_ERROR, format!("not JSON: {syntax}"));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(found) => Error::invalid(path::render(found.path()), description(found.inner())),
+        // Both readings follow the same rules, so this does not happen; the first error is true in any case.
+        Ok(_) => Error::invalid("", description(error)),
+    }
+}
+
+/// The error's text without the line and column, which mean nothing inside an envelope.
+fn description(error: &serde_json::Error) -> String {
+    let mut text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    if text.ends_with(&place) {
+        text.truncate(text.len() - place.len());
+    }
+    if text.len() > MAX_DESCRIPTION {
+        let end = (0..=MAX_DESCRIPTION).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Whether brackets outside strings nest deeper than `limit`. Says nothing of whether it is JSON.
+fn nests_deeper_than(json: &[u8], limit: usize) -> bool {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > limit {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => at = end_of_string(json, at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+    false
+}
+
+/// The place of the quote that ends the string whose first byte is at `at`, or the end of the text.
+fn end_of_string(json: &[u8], mut at: usize) -> usize {
+    while let Some(found) = memchr::memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
+        at += found;
+        if json[at] == b'"' {
+            return at;
+        }
+        at += 2;
+    }
+    json.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wkt::{Struct, Value};
+
+    fn fails(json: &[u8]) -> Error {
+        decode::<Struct>(json).expect_err("is refused")
+    }
+
+    #[test]
+    fn what_is_not_json_is_a_parse_error() {
+        for json in [&b""[..], b"{", b"{\"a\":1,}", b"{\"a\":1} x", b"\xff", b"{\"a\": nope}", b"5 x"] {
+            assert_eq!(fails(json).kind().reason, "PARSE_ERROR", "{}", String::from_utf8_lossy(json));
+        }
+    }
+
+    #[test]
+    fn json_of_another_shape_is_invalid_even_before_a_syntax_error() {
+        assert_eq!(fails(b"[1]").kind().reason, "INVALID_PARAMS");
+        assert_eq!(fails(b"[1").kind().reason, "PARSE_ERROR");
+    }
+
+    #[test]
+    fn a_number_beyond_doubles_is_invalid_and_named() {
+        let error = fails(br#"{"a":{"b c":[0,1e999]}}"#);
+        assert_eq!(error.kind().reason, "INVALID_PARAMS");
+        assert_eq!(error.field_violations()[0].field, r#"a["b c"][1]"#);
+    }
+
+    #[test]
+    fn depth_is_judged_outside_strings_only() {
+        let quoted = format!(r#"{{"a":"{}\"{}"}}"#, "[".repeat(100), "{".repeat(100));
+        assert!(decode::<Struct>(quoted.as_bytes()).is_ok());
+        let wide = format!("[{}]", vec!["[]"; 100].join(","));
+        assert!(decode::<Value>(wide.as_bytes()).is_ok());
+        let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+        assert!(nests_deeper_than(deep.as_bytes(), 64));
+        assert!(!nests_deeper_than(deep.as_bytes(), 65));
+        assert!(decode::<Value>(deep.as_bytes()).unwrap_err().message().contains("64"));
+    }
+
+    #[test]
+    fn a_quoted_value_is_cut() {
+        let long = format!("\"{}\"", "ü".repeat(5000));
+        let error = fails(long.as_bytes());
+        assert!(error.field_violations()[0].description.len() <= MAX_DESCRIPTION + '…'.len_utf8());
+    }
+}

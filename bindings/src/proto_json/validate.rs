@@ -1,0 +1,162 @@
+//! What the generated validators are made of: the rules, and the violations they find.
+//!
+//! A validator runs on the decoded message, whatever wire it came by, so every wire refuses the same requests with the
+//! same paths.
+
+use std::collections::BTreeMap;
+
+use super::MAX_VALUE_DEPTH;
+use super::format::EnumNames;
+use super::path::At;
+use super::timestamp::{FIRST_SECOND, LAST_SECOND};
+use super::value::TOO_DEEP;
+use crate::error::{Error, Violation};
+use crate::wkt::value::Kind;
+use crate::wkt::{Empty, ListValue, Struct, Timestamp, Value};
+
+/// How many violations are reported; one is enough to refuse, and a hostile request could have millions.
+const MAX_VIOLATIONS: usize = 20;
+
+/// A message that knows what its schema asks of it in a request.
+pub trait Validate {
+    /// Adds what is wrong with this message, which stands at `at`.
+    fn check(&self, at: &At<'_>, found: &mut Found);
+
+    /// Checks the message as a request: required fields are there and not empty, enum values are known, a required oneof
+    /// has a member, values are such as JSON can hold.
+    ///
+    /// # Errors
+    /// [`crate::error::kinds::INVALID_PARAMS`] with the violations, at most 20.
+    fn validate(&self) -> Result<(), Error> {
+        let mut found = Found::default();
+        self.check(&At::Root, &mut found);
+        if found.0.is_empty() { Ok(()) } else { Err(Error::violations(found.0)) }
+    }
+}
+
+/// The violations found so far.
+#[derive(Debug, Default)]
+pub struct Found(Vec<Violation>);
+
+impl Found {
+    /// Adds one, unless there are enough.
+    pub fn add(&mut self, at: &At<'_>, description: impl Into<String>) {
+        if self.0.len() < MAX_VIOLATIONS {
+            self.0.push(Violation { field: at.to_string(), description: description.into() });
+        }
+    }
+}
+
+/// The rules. Each takes a field's value and its place.
+pub mod rules {
+    use super::{At, BTreeMap, EnumNames, Found, Validate};
+
+    /// A required string, bytes, list or map is not empty. In JSON, absent and empty are the same for these.
+    pub fn not_empty(empty: bool, at: At<'_>, found: &mut Found) {
+        if empty {
+            found.add(&at, "is required and must not be empty");
+        }
+    }
+
+    /// A required message is there. Its own rules are checked by [`message`].
+    pub fn present<T>(value: &Option<T>, at: At<'_>, found: &mut Found) {
+        if value.is_none() {
+            found.add(&at, "is required");
+        }
+    }
+
+    /// A message, if it is there, is valid.
+    pub fn message<T: Validate>(value: &Option<T>, at: At<'_>, found: &mut Found) {
+        if let Some(value) = value {
+            value.check(&at, found);
+        }
+    }
+
+    /// Every message of a list is valid.
+    pub fn each<T: Validate>(list: &[T], at: At<'_>, found: &mut Found) {
+        for (index, value) in list.iter().enumerate() {
+            value.check(&At::Index(&at, index), found);
+        }
+    }
+
+    /// Every message of a map is valid.
+    pub fn each_entry<T: Validate>(map: &BTreeMap<String, T>, at: At<'_>, found: &mut Found) {
+        for (key, value) in map {
+            value.check(&At::Key(&at, key), found);
+        }
+    }
+
+    /// The number is one of the enum's.
+    pub fn known<E: EnumNames>(number: i32, at: At<'_>, found: &mut Found) {
+        if E::name(number).is_none() {
+            found.add(&at, E::unknown(number));
+        }
+    }
+
+    /// The number is one of the enum's, and not 0, which stands for no choice.
+    pub fn chosen<E: EnumNames>(number: i32, at: At<'_>, found: &mut Found) {
+        if number == 0 {
+            found.add(&at, "is required and must not be unspecified");
+        } else {
+            known::<E>(number, at, found);
+        }
+    }
+}
+
+impl Validate for Empty {
+    fn check(&self, _: &At<'_>, _: &mut Found) {}
+}
+
+impl Validate for Timestamp {
+    fn check(&self, at: &At<'_>, found: &mut Found) {
+        if !(FIRST_SECOND..=LAST_SECOND).contains(&self.seconds) || !(0..=999_999_999).contains(&self.nanos) {
+            found.add(at, "is not a time of the years 1 to 9999");
+        }
+    }
+}
+
+impl Validate for Struct {
+    fn check(&self, at: &At<'_>, found: &mut Found) {
+        check_struct(self, 1, at, found);
+    }
+}
+
+impl Validate for ListValue {
+    fn check(&self, at: &At<'_>, found: &mut Found) {
+        check_list(self, 1, at, found);
+    }
+}
+
+impl Validate for Value {
+    fn check(&self, at: &At<'_>, found: &mut Found) {
+        check_value(self, 1, at, found);
+    }
+}
+
+fn check_value(value: &Value, level: usize, at: &At<'_>, found: &mut Found) {
+    match &value.kind {
+        None => found.add(at, "holds no value"),
+        Some(Kind::NumberValue(number)) if !number.is_finite() => found.add(at, "is not a finite number"),
+        Some(Kind::StructValue(object)) => check_struct(object, level, at, found),
+        Some(Kind::ListValue(list)) => check_list(list, level, at, found),
+        Some(_) => {}
+    }
+}
+
+fn check_struct(object: &Struct, level: usize, at: &At<'_>, found: &mut Found) {
+    if level > MAX_VALUE_DEPTH {
+        return found.add(at, TOO_DEEP);
+    }
+    for (key, value) in &object.fields {
+        check_value(value, level + 1, &At::Key(at, key), found);
+    }
+}
+
+fn check_list(list: &ListValue, level: usize, at: &At<'_>, found: &mut Found) {
+    if level > MAX_VALUE_DEPTH {
+        return found.add(at, TOO_DEEP);
+    }
+    for (index, value) in list.values.iter().enumerate() {
+        check_value(value, level + 1, &At::Index(at, index), found);
+    }
+}
