@@ -1,0 +1,204 @@
+//! Where a store is and how it is opened: its address, its lock, the private directory of `memory:`.
+
+use super::OpenError;
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A store's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `sqlite:PATH`: one SQLite file, and its `-wal`, `-shm` and `.lock` beside it.
+    Sqlite(PathBuf),
+    /// `memory:`: the same in a private temporary directory, without waiting for the disk, gone at the end.
+    Memory,
+}
+
+impl FromStr for StoreUrl {
+    type Err = OpenError;
+
+    fn from_str(text: &str) -> Result<Self, OpenError> {
+        if matches!(text, "memory:" | "memory://") {
+            return Ok(StoreUrl::Memory);
+        }
+        let path = text.strip_prefix("sqlite:").ok_or_else(|| OpenError::Address(text.into()))?;
+        // `sqlite:///var/x` is how an absolute path is often written.
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() || path.ends_with('/') {
+            return Err(OpenError::Address(text.into()));
+        }
+        Ok(StoreUrl::Sqlite(path.into()))
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            StoreUrl::Memory => f.write_str("memory:"),
+        }
+    }
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where it is.
+    pub url: StoreUrl,
+    /// Finished tasks are deleted this long after their last state. `None` keeps them for ever.
+    pub keep_finished: Option<Duration>,
+}
+
+impl Options {
+    /// The store at `url`, with finished tasks kept for 30 days.
+    pub fn new(url: StoreUrl) -> Self {
+        Options { url, keep_finished: Some(Duration::from_secs(30 * 24 * 3600)) }
+    }
+}
+
+/// The file of a store, held for this process.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The database file, symbolic links resolved, so that two names of one file are one lock.
+    pub(crate) path: PathBuf,
+    /// Whether commits wait for the disk.
+    pub(crate) durable: bool,
+    /// Closing the file gives the lock back.
+    _lock: File,
+    private: Option<PathBuf>,
+}
+
+impl Place {
+    /// Finds and locks the file, making it (readable by its owner only) if it is not there.
+    pub(crate) fn take(url: &StoreUrl) -> Result<Place, OpenError> {
+        let (path, private) = match url {
+            StoreUrl::Sqlite(path) => (path.clone(), None),
+            StoreUrl::Memory => {
+                let dir = private_directory()?;
+                (dir.join("tricord.db"), Some(dir))
+            }
+        };
+        let mut place = match lock(&path) {
+            Ok((path, lock)) => Place { path, durable: private.is_none(), _lock: lock, private: None },
+            Err(error) => {
+                private.as_deref().map(std::fs::remove_dir_all);
+                return Err(error);
+            }
+        };
+        place.private = private;
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&place.path)
+            .map_err(|e| io(&place.path, e))?;
+        Ok(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.private {
+            // Nothing depends on it: what stays behind is in the temporary directory.
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+}
+
+/// Resolves a database's path and takes its lock.
+fn lock(path: &Path) -> Result<(PathBuf, File), OpenError> {
+    let path = resolve(path)?;
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&name)
+        .map_err(|e| io(Path::new(&name), e))?;
+    match file.try_lock() {
+        Ok(()) => Ok((path, file)),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked(path)),
+        Err(TryLockError::Error(e)) => Err(io(&path, e)),
+    }
+}
+
+/// The path with symbolic links resolved; the file itself need not exist.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
+    if path.is_dir() {
+        return Err(OpenError::Other { path: path.into(), why: "is a directory".into() });
+    }
+    if let Ok(real) = path.canonicalize() {
+        return Ok(real);
+    }
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real = dir.canonicalize().map_err(|e| match e.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => OpenError::NoDirectory(dir.into()),
+        _ => io(dir, e),
+    })?;
+    let name = path.file_name().ok_or_else(|| OpenError::Address(path.display().to_string()))?;
+    Ok(real.join(name))
+}
+
+/// An operating system's refusal in the words of this module.
+pub(crate) fn io(path: &Path, error: std::io::Error) -> OpenError {
+    match error.kind() {
+        ErrorKind::PermissionDenied => OpenError::Permission(path.into()),
+        _ => OpenError::Other { path: path.into(), why: error.to_string() },
+    }
+}
+
+fn private_directory() -> Result<PathBuf, OpenError> {
+    let dir = std::env::temp_dir().join(format!("tricord-{}", uuid::Uuid::now_v7()));
+    DirBuilder::new().mode(0o700).create(&dir).map_err(|e| io(&dir, e))?;
+    Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for (text, url) in [
+            ("memory:", StoreUrl::Memory),
+            ("sqlite:a.db", StoreUrl::Sqlite("a.db".into())),
+            ("sqlite:/a/b.db", StoreUrl::Sqlite("/a/b.db".into())),
+        ] {
+            assert_eq!(text.parse::<StoreUrl>().unwrap(), url);
+            assert_eq!(url.to_string(), text);
+        }
+        assert_eq!("sqlite:///a/b.db".parse::<StoreUrl>().unwrap(), StoreUrl::Sqlite("/a/b.db".into()));
+        for text in ["", "sqlite:", "sqlite:a/", "mysql://x", "/a/b.db"] {
+            assert!(matches!(text.parse::<StoreUrl>(), Err(OpenError::Address(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_one_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Place::take(&StoreUrl::Sqlite(dir.path().join("a.db"))).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("a.db"), dir.path().join("b.db")).unwrap();
+        let other = StoreUrl::Sqlite(dir.path().join("b.db"));
+        assert!(matches!(Place::take(&other), Err(OpenError::Locked(_))));
+        drop(held);
+        Place::take(&other).unwrap();
+    }
+
+    #[test]
+    fn a_private_directory_is_private_and_goes_away() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = Place::take(&StoreUrl::Memory).unwrap();
+        let dir = place.path.parent().unwrap().to_owned();
+        assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(place.path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        drop(place);
+        assert!(!dir.exists());
+    }
+}

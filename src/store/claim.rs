@@ -1,0 +1,71 @@
+//! Claims: what makes a retry of a send return the first one's answer.
+//!
+//! A send with an `Idempotency-Key` claims it before anything runs. The claim reserves the id of the task that may come
+//! of it. It is made good by the append that creates the task ([`Append::claim`](super::Append::claim)), by
+//! [`ClaimEnd::Message`] when the agent answered with a message, or given back with [`ClaimEnd::Release`] when the
+//! request was refused. An open claim of a process that is gone, with no task, may be taken again.
+
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How long a key is remembered, from the first claim on.
+pub(super) const KEEP_CLAIM: Duration = Duration::from_secs(24 * 3600);
+
+/// A key, within its caller and agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClaimKey {
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// The caller.
+    pub owner: Arc<str>,
+    /// What the client sent as the key.
+    pub key: Arc<str>,
+}
+
+/// A request for a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The key.
+    pub key: ClaimKey,
+    /// A digest of the request, to tell a retry from another request under the same key.
+    pub hash: [u8; 32],
+    /// The id that the task will have, if one comes of it.
+    pub reserve: Uuid,
+}
+
+/// Who has a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claimed {
+    /// The one who asked. Its request runs now.
+    New,
+    /// An earlier request.
+    Existing {
+        /// The digest of that request.
+        hash: [u8; 32],
+        /// The id that its task has or will have.
+        task: Uuid,
+        /// What became of it.
+        state: ClaimedAs,
+    },
+}
+
+/// What became of an earlier request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimedAs {
+    /// It runs in this process, and there is neither task nor message yet.
+    Open,
+    /// It made the task.
+    Task,
+    /// It was answered with this message, encoded as it was given.
+    Message(Vec<u8>),
+}
+
+/// How a claim ends that made no task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimEnd {
+    /// The answer was a message. These bytes are what a retry gets.
+    Message(Vec<u8>),
+    /// The request was refused: the key is free again.
+    Release,
+}

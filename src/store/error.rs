@@ -1,0 +1,82 @@
+//! What goes wrong with a store: opening it, reading and writing it, and one task's append.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why a store could not be opened. Each is one line that says what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The address names no kind of store that this build knows.
+    #[error("`{0}` is no store address: expected `sqlite:PATH` or `memory:`")]
+    Address(String),
+    /// The directory of the file does not exist.
+    #[error("{}: the directory does not exist", .0.display())]
+    NoDirectory(PathBuf),
+    /// The operating system refuses access.
+    #[error("{}: permission denied", .0.display())]
+    Permission(PathBuf),
+    /// Another process, or another handle in this one, has the store open.
+    #[error("{}: another process has this store open", .0.display())]
+    Locked(PathBuf),
+    /// The file is not an SQLite database.
+    #[error("{}: not a database", .0.display())]
+    NotADatabase(PathBuf),
+    /// The file is an SQLite database made by another program.
+    #[error("{}: a database of another program", .0.display())]
+    Foreign(PathBuf),
+    /// A newer Tricord wrote the file.
+    #[error("{}: written by a newer version (schema {found}, this one knows up to {known})", .path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema version.
+        found: u32,
+        /// The newest that this build reads.
+        known: u32,
+    },
+    /// Anything else, in the words of the operating system or of SQLite.
+    #[error("{}: {why}", .path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What was said.
+        why: String,
+    },
+}
+
+/// The store cannot serve now, or not at all. Every append of the failed transaction gets the same one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No space is left for it. It recovers by itself once there is.
+    #[error("the store is full: {0}")]
+    Full(Arc<str>),
+    /// Reading or writing failed. It recovers by itself once the device answers.
+    #[error("the store cannot be read or written: {0}")]
+    Io(Arc<str>),
+    /// A later process took the store over. This one must write no more.
+    #[error("another process took the store over")]
+    TakenOver,
+    /// What is stored cannot be read back.
+    #[error("the store is damaged: {0}")]
+    Corrupt(Arc<str>),
+    /// The writer was closed, or never started.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Why one task's append was refused while the rest of its transaction stands.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The append breaks a rule of the store: an id or a seq that exists, or a first append without a row.
+    #[error("the append was refused: {0}")]
+    Refused(Arc<str>),
+    /// No such task: never made, or deleted since.
+    #[error("the task is not in the store")]
+    NoTask,
+    /// A log holds at most 1,048,575 records.
+    #[error("the task's log is full")]
+    LogFull,
+}
