@@ -1,5 +1,9 @@
 //! Tricord: an A2A v1.0 server. One schema, three bindings, one durable task service.
 
+pub mod agents;
 pub mod config;
+pub mod engine;
+pub mod protocol;
 pub mod schema;
 pub mod store;
+pub mod task;

@@ -1,0 +1,88 @@
+//! An artifact written piece by piece, at a cost that does not grow with what was written before.
+
+use crate::schema::store::ArtifactPiece;
+use crate::schema::{Artifact, Part};
+use crate::task::event::Draft;
+
+use super::cx::text_part;
+use super::{AgentError, Cx};
+
+/// Writes one artifact, piece by piece.
+///
+/// The last piece is held back until the next one or [`finish`](Self::finish), so that it can carry `lastChunk`; a writer
+/// that is dropped without finishing still sends it.
+#[derive(Debug)]
+pub struct ArtifactWriter {
+    cx: Cx,
+    id: String,
+    name: String,
+    begun: bool,
+    held: Option<Part>,
+}
+
+impl ArtifactWriter {
+    pub(super) fn new(cx: Cx, id: String, name: String) -> Self {
+        Self { cx, id, name, begun: false, held: None }
+    }
+
+    /// The artifact's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Adds a piece of text. An empty one is left out.
+    ///
+    /// # Errors
+    /// When the task has ended or the store failed.
+    pub async fn text(&mut self, text: impl Into<String>) -> Result<(), AgentError> {
+        let text = text.into();
+        if text.is_empty() { Ok(()) } else { self.part(text_part(text)).await }
+    }
+
+    /// Adds a piece of any kind.
+    ///
+    /// # Errors
+    /// When the task has ended or the store failed.
+    pub async fn part(&mut self, part: Part) -> Result<(), AgentError> {
+        match self.held.replace(part) {
+            None => Ok(()),
+            Some(before) => {
+                let piece = self.piece(before, false);
+                self.cx.emit(piece).await
+            }
+        }
+    }
+
+    /// Sends the last piece and seals the artifact. One that got no piece does not appear.
+    ///
+    /// # Errors
+    /// When the task has ended or the store failed.
+    pub async fn finish(mut self) -> Result<(), AgentError> {
+        match self.held.take() {
+            None => Ok(()),
+            Some(last) => {
+                let piece = self.piece(last, true);
+                self.cx.emit(piece).await
+            }
+        }
+    }
+
+    fn piece(&mut self, part: Part, last_chunk: bool) -> Draft {
+        let append = std::mem::replace(&mut self.begun, true);
+        let mut artifact = Artifact { artifact_id: self.id.clone(), parts: vec![part], ..Artifact::default() };
+        if !append {
+            artifact.name.clone_from(&self.name);
+        }
+        Draft::Artifact(ArtifactPiece { artifact: Some(artifact), append, last_chunk, metadata: None })
+    }
+}
+
+impl Drop for ArtifactWriter {
+    fn drop(&mut self) {
+        if let Some(part) = self.held.take() {
+            let piece = self.piece(part, false);
+            // Refused only where the task has ended or the store is lost: then there is nobody to tell.
+            let _ = self.cx.emit_now(piece);
+        }
+    }
+}

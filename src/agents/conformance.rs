@@ -1,0 +1,1 @@
+//! The scripted agent that conformance kits and our own tests talk to.

@@ -1,0 +1,22 @@
+//! The demo agent: says back what it was told, a word at a time.
+
+use super::{Agent, AgentError, Cx};
+
+/// Says back what it was told, a word at a time, as one artifact.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Echo;
+
+impl Agent for Echo {
+    async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+        cx.working("").await?;
+        let mut answer = cx.artifact("answer");
+        for word in cx.text().split_inclusive(' ') {
+            answer.text(word).await?;
+        }
+        answer.finish().await
+    }
+
+    fn may_reply(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,120 @@
+//! Cancelling: ask the run to end, wait a little, and see to it that the task has ended when the answer goes out.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use uuid::Uuid;
+
+use crate::schema::{Task, TaskState};
+use crate::task::event::Draft;
+use crate::task::lifecycle;
+
+use super::cell::state_of;
+use super::{Engine, EngineError, TaskCell};
+
+/// A place among a cell's watchers, given up when dropped.
+struct Watcher<'a> {
+    cell: &'a TaskCell,
+    key: usize,
+}
+
+impl<'a> Watcher<'a> {
+    fn new(cell: &'a TaskCell) -> Self {
+        Self { cell, key: cell.lock().watch(false) }
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        self.cell.lock().unwatch(self.key, false);
+    }
+}
+
+impl Engine {
+    /// Ends a task in CANCELED and returns it (§3.1.5). A run gets the agent's grace to end by itself first.
+    ///
+    /// # Errors
+    /// When there is no such task, it has ended (also meanwhile, in another state), or the store fails.
+    pub async fn cancel(&self, agent: &str, owner: &str, id: Uuid) -> Result<Task, EngineError> {
+        self.refuse_if_unready()?;
+        let cell = self.cell(agent, owner, id)?;
+        // The work goes on even if the client leaves: a task that was told to end is not left half way.
+        let work = tokio::spawn(async move { cancel(&cell).await });
+        work.await.unwrap_or(Err(EngineError::StoreUnavailable))
+    }
+
+    /// Resumes a task that waits for an authorisation. Returns whether a run was there to be resumed.
+    ///
+    /// # Errors
+    /// When there is no such task in memory.
+    pub fn resume(&self, id: Uuid) -> Result<bool, EngineError> {
+        let cell = self.0.cells.get(id).ok_or(EngineError::NotFound)?;
+        let resumed = {
+            let mut inner = cell.lock();
+            inner.run.as_mut().map(|run| run.resumed += 1).is_some()
+        };
+        cell.wake_agent();
+        Ok(resumed)
+    }
+}
+
+async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {
+    let watcher = Watcher::new(cell);
+    let run = {
+        let inner = cell.lock();
+        if inner.lost {
+            return Err(EngineError::StoreUnavailable);
+        }
+        match inner.head {
+            None => return Err(EngineError::NotFound),
+            Some(head) if lifecycle::is_terminal(head.state) => return Err(EngineError::Ended(head.state)),
+            Some(_) => inner.run.as_ref().map(|run| (run.number, run.cancelled.clone())),
+        }
+    };
+    if let Some((number, cancelled)) = run {
+        cancelled.cancel();
+        let over = poll_fn(|cx| poll_over(cell, number, watcher.key, cx));
+        if tokio::time::timeout(cell.spec.cancel_grace, over).await.is_err() {
+            tracing::warn!(task = %cell.ids.task, "a run did not end within its grace; it is cut off");
+        }
+    }
+    let (refused, abort) = cell.change(|inner| {
+        let abort = inner.run.take().and_then(|run| run.abort);
+        cell.touch_row(inner);
+        // Refused if the run brought the task to an end meanwhile, which may be CANCELED already.
+        (cell.admit(inner, Draft::status(TaskState::Canceled, None)).err(), abort)
+    });
+    if let Some(abort) = abort {
+        abort.abort();
+    }
+    match refused {
+        None | Some(crate::agents::EmitError::Ended(TaskState::Canceled)) => {}
+        Some(other) => return Err(other.into()),
+    }
+    poll_fn(|cx| poll_canceled(cell, watcher.key, cx)).await
+}
+
+fn poll_over(cell: &TaskCell, number: u32, watcher: usize, cx: &Context<'_>) -> Poll<()> {
+    let mut inner = cell.lock();
+    if inner.lost || inner.run.as_ref().is_none_or(|run| run.number != number) {
+        return Poll::Ready(());
+    }
+    inner.park(watcher, cx);
+    Poll::Pending
+}
+
+fn poll_canceled(cell: &TaskCell, watcher: usize, cx: &Context<'_>) -> Poll<Result<Task, EngineError>> {
+    let mut inner = cell.lock();
+    if inner.lost {
+        return Poll::Ready(Err(EngineError::StoreUnavailable));
+    }
+    let task = inner.committed.task.task();
+    match state_of(task) {
+        TaskState::Canceled => return Poll::Ready(Ok(task.clone())),
+        state if lifecycle::is_terminal(state) => return Poll::Ready(Err(EngineError::Ended(state))),
+        _ => {}
+    }
+    inner.park(watcher, cx);
+    Poll::Pending
+}

@@ -1,0 +1,631 @@
+//! One live task: its head (admitted, only for checks) and its fold (committed, all that readers ever see).
+//!
+//! Runs, cancel, follow-ups and recovery all *admit* through the cell: lock, check the lifecycle, number, push, unlock.
+//! There is no await in here and no I/O. What was admitted goes to the writer, which calls [`Pending::take`]; what it has
+//! committed comes back through [`TaskCell::publish`], and only then can anybody see it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Waker};
+
+use prost::Message as _;
+use slab::Slab;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+use tricord_bindings::Encoded;
+use tricord_bindings::wkt::Struct;
+use uuid::Uuid;
+
+use crate::agents::EmitError;
+use crate::schema::store::Checkpoint;
+use crate::schema::stream_response::Payload;
+use crate::schema::{Message, Role, StreamResponse, Task, TaskState};
+use crate::store::{Append, ClaimKey, NewTask, Pending, Row, TaskPk};
+use crate::task::event::{Body, Draft, Event, Ids};
+use crate::task::{fold, lifecycle};
+
+use super::{AgentSpec, Shared, limits, now_us};
+
+/// Committed events kept for the readers of a stream; a reader that is further behind reads the store.
+const RING_EVENTS: usize = 4096;
+const RING_BYTES: usize = 2 << 20;
+/// A log tail larger than this, and than the checkpoint before it, is worth a checkpoint.
+const CHECKPOINT_BYTES: usize = 64 << 10;
+/// A task that ends with a tail larger than this gets a checkpoint, so that reading it is one row.
+const LAST_CHECKPOINT_BYTES: usize = 16 << 10;
+
+/// One live task.
+pub struct TaskCell {
+    pub(super) shared: Arc<Shared>,
+    /// The task's id.
+    pub id: Uuid,
+    /// The ids that its events carry.
+    pub ids: Ids,
+    pub(super) pk: TaskPk,
+    /// The agent that works on it.
+    pub spec: Arc<AgentSpec>,
+    /// Whom it belongs to.
+    pub owner: Arc<str>,
+    inner: Mutex<Inner>,
+}
+
+/// The part of a cell that its lock guards.
+pub(super) struct Inner {
+    /// Admitted: the state and place that checks go by; `None` before the task is created.
+    pub(super) head: Option<Head>,
+    /// What the log begins with, until the task is created.
+    opening: Option<Opening>,
+    pending: Outgoing,
+    /// Taken by the writer, not yet published.
+    committing: Vec<Arc<Event>>,
+    /// Bytes admitted and not yet committed.
+    uncommitted: usize,
+    pub(super) committed: Committed,
+    /// The run that owns the task, if one is live.
+    pub(super) run: Option<Run>,
+    /// Runs so far.
+    pub(super) runs: u32,
+    /// Messages that no run has read.
+    pub(super) incoming: VecDeque<Arc<Message>>,
+    /// The answer of a run that made no task.
+    pub(super) reply: Option<Arc<Encoded<StreamResponse>>>,
+    /// The store failed under it: this cell is over, and the log says what is left.
+    pub(super) lost: bool,
+    watchers: Slab<Option<Waker>>,
+    followers: usize,
+    agent_wakers: Vec<Waker>,
+    dirty: bool,
+}
+
+/// Admitted, not necessarily committed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) state: TaskState,
+    pub(super) seq: u64,
+    time_us: i64,
+    /// When the state was entered.
+    status_us: i64,
+    bytes: usize,
+}
+
+struct Opening {
+    metadata: Option<Struct>,
+    message: Message,
+    snapshot: bool,
+    claim: Option<ClaimKey>,
+}
+
+/// Admitted and waiting for the writer.
+#[derive(Default)]
+struct Outgoing {
+    new: Option<NewTask>,
+    claim: Option<ClaimKey>,
+    events: Vec<Arc<Event>>,
+    batch: Vec<u8>,
+    row: bool,
+    checkpoint: Option<(u64, Vec<u8>)>,
+}
+
+/// Committed: what readers see.
+pub(super) struct Committed {
+    pub(super) task: Fold,
+    pub(super) seq: u64,
+    /// The last record that entered a state which ends a blocking send.
+    pub(super) pause: u64,
+    ring: VecDeque<Arc<Event>>,
+    ring_bytes: usize,
+    tail_bytes: usize,
+    checkpoint_bytes: usize,
+}
+
+/// The fold of the committed log.
+pub(super) enum Fold {
+    /// Still growing.
+    Open(Box<Task>),
+    /// Ended: shared with everybody who reads it.
+    Ended(Arc<Encoded<Task>>),
+}
+
+impl Fold {
+    pub(super) fn task(&self) -> &Task {
+        match self {
+            Fold::Open(task) => task,
+            Fold::Ended(task) => task.value(),
+        }
+    }
+}
+
+/// A run that owns the task.
+pub(super) struct Run {
+    pub(super) number: u32,
+    pub(super) cancelled: CancellationToken,
+    pub(super) abort: Option<AbortHandle>,
+    /// The run's future is being polled: its events are flushed when the poll ends.
+    pub(super) polling: bool,
+    /// It entered a state in which the task waits for the client.
+    pub(super) asked: bool,
+    /// It answered with a message; nothing more can come of it.
+    pub(super) replied: bool,
+    /// Times that somebody resumed it and it has not seen.
+    pub(super) resumed: u32,
+}
+
+/// What a cell begins with.
+pub(super) enum Beginning {
+    /// A message that may become a task.
+    New {
+        /// The message.
+        message: Message,
+        /// The request's metadata.
+        metadata: Option<Struct>,
+        /// Whether a stream begins with this message.
+        snapshot: bool,
+        /// The idempotency key that the task makes good.
+        claim: Option<ClaimKey>,
+    },
+    /// A task read from the store.
+    Stored {
+        /// The fold of its log.
+        task: Box<Task>,
+        /// The last record.
+        seq: u64,
+        /// The time of the last record.
+        time_us: i64,
+        /// When its state was entered.
+        status_us: i64,
+        /// The size of its log.
+        bytes: usize,
+    },
+}
+
+impl TaskCell {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        id: Uuid,
+        ids: Ids,
+        pk: TaskPk,
+        spec: Arc<AgentSpec>,
+        owner: Arc<str>,
+        beginning: Beginning,
+    ) -> Arc<Self> {
+        let (head, opening, task, seq, pause) = match beginning {
+            Beginning::New { message, metadata, snapshot, claim } => {
+                let opening = Opening { metadata, message, snapshot, claim };
+                (None, Some(opening), Box::new(fold::empty(&ids)), 0, 0)
+            }
+            Beginning::Stored { task, seq, time_us, status_us, bytes } => {
+                let state = state_of(&task);
+                let head = Head { state, seq, time_us, status_us, bytes };
+                (Some(head), None, task, seq, if lifecycle::is_pause(state) { seq } else { 0 })
+            }
+        };
+        let committed = Committed {
+            task: Fold::Open(task),
+            seq,
+            pause,
+            ring: VecDeque::new(),
+            ring_bytes: 0,
+            tail_bytes: 0,
+            checkpoint_bytes: 0,
+        };
+        Arc::new(Self {
+            shared,
+            id,
+            ids,
+            pk,
+            spec,
+            owner,
+            inner: Mutex::new(Inner {
+                head,
+                opening,
+                pending: Outgoing::default(),
+                committing: Vec::new(),
+                uncommitted: 0,
+                committed,
+                run: None,
+                runs: 0,
+                incoming: VecDeque::new(),
+                reply: None,
+                lost: false,
+                watchers: Slab::new(),
+                followers: 0,
+                agent_wakers: Vec::new(),
+                dirty: false,
+            }),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing in here panics halfway through a change; a poisoned lock still guards a whole state.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits an event. See [`crate::agents::Host::admit`].
+    pub(super) fn admit(&self, inner: &mut Inner, draft: Draft) -> Result<u64, EmitError> {
+        if inner.lost {
+            return Err(EmitError::StoreLost);
+        }
+        if inner.head.is_none() {
+            self.create(inner);
+        }
+        let Some(head) = inner.head else { return Err(EmitError::RunOver) };
+        let draft = self.complete(draft)?;
+        let kind = draft.kind();
+        let state = lifecycle::next(Some(head.state), kind).map_err(|illegal| match illegal {
+            lifecycle::Illegal::Ended(state) => EmitError::Ended(state),
+            other => EmitError::Illegal(other.to_string()),
+        })?;
+        // A state can always be entered, so that a task at its limits can still end.
+        if !matches!(kind, lifecycle::Event::Status(_)) {
+            limits::task_room(head.seq, head.bytes)?;
+        }
+        let entered = matches!(kind, lifecycle::Event::Status(_));
+        let seq = self.push(inner, draft, false);
+        if let Some(head) = &mut inner.head {
+            head.state = state;
+            if entered {
+                head.status_us = head.time_us;
+                inner.pending.row = true;
+                if let Some(run) = &mut inner.run {
+                    run.asked = lifecycle::is_interrupted(state);
+                }
+            }
+        }
+        Ok(seq)
+    }
+
+    /// Admits a message of the client's and returns its place.
+    pub(super) fn admit_message(&self, inner: &mut Inner, message: Message, snapshot: bool) -> Result<u64, EmitError> {
+        let Some(head) = inner.head else { return Err(EmitError::RunOver) };
+        if inner.lost {
+            return Err(EmitError::StoreLost);
+        }
+        if let Err(lifecycle::Illegal::Ended(state)) = lifecycle::next(Some(head.state), lifecycle::Event::Message) {
+            return Err(EmitError::Ended(state));
+        }
+        limits::task_room(head.seq, head.bytes)?;
+        Ok(self.push(inner, Draft::Message(message), snapshot))
+    }
+
+    /// Creates the task: the first two records of its log, and its row.
+    pub(super) fn create(&self, inner: &mut Inner) {
+        let Some(Opening { metadata, message, snapshot, claim }) = inner.opening.take() else { return };
+        let now = now_us();
+        let state = TaskState::Submitted;
+        inner.head = Some(Head { state, seq: 0, time_us: now, status_us: now, bytes: 0 });
+        inner.pending.new = Some(NewTask {
+            id: self.id,
+            agent: Arc::clone(&self.spec.name),
+            owner: Arc::clone(&self.owner),
+            context: Arc::clone(&self.ids.context),
+            created_us: now,
+        });
+        inner.pending.claim = claim;
+        inner.pending.row = true;
+        self.push(inner, Draft::Created(metadata), false);
+        self.push(inner, Draft::Message(message), snapshot);
+    }
+
+    fn push(&self, inner: &mut Inner, draft: Draft, snapshot: bool) -> u64 {
+        let Some(head) = &mut inner.head else { return 0 };
+        head.seq += 1;
+        head.time_us = head.time_us.max(now_us());
+        let mut event = draft.log(&self.ids, head.seq, head.time_us, &mut inner.pending.batch);
+        if snapshot && let Body::Message { snapshot, .. } = &mut event.body {
+            *snapshot = Some(OnceLock::new());
+        }
+        head.bytes += event.size;
+        inner.uncommitted += event.size;
+        self.shared.limits.uncommitted_add(event.size);
+        inner.pending.events.push(Arc::new(event));
+        head.seq
+    }
+
+    /// Fills in what the agent left to us, and refuses what no client could read.
+    fn complete(&self, mut draft: Draft) -> Result<Draft, EmitError> {
+        match &mut draft {
+            Draft::Status(status) => {
+                if let Some(message) = &mut status.message {
+                    self.complete_message(message)?;
+                }
+            }
+            Draft::Artifact(piece) => {
+                let Some(artifact) = &mut piece.artifact else {
+                    return Err(EmitError::Illegal("an artifact event without an artifact".into()));
+                };
+                if artifact.artifact_id.is_empty() {
+                    return Err(EmitError::Illegal("an artifact without an id".into()));
+                }
+                parts_hold_content(&artifact.parts)?;
+            }
+            Draft::Created(_) | Draft::Message(_) | Draft::Resumed(_) => {}
+        }
+        Ok(draft)
+    }
+
+    /// Every message of ours has an id, a role, a place and a part.
+    pub(super) fn complete_message(&self, message: &mut Message) -> Result<(), EmitError> {
+        if message.message_id.is_empty() {
+            message.message_id = super::fresh_id().to_string();
+        }
+        message.role = Role::Agent.into();
+        message.context_id = self.ids.context.to_string();
+        message.task_id = self.ids.task.to_string();
+        parts_hold_content(&message.parts)
+    }
+
+    /// Says that the row has to be written even if no state changes: a run begins or ends.
+    pub(super) fn touch_row(&self, inner: &mut Inner) {
+        if inner.head.is_some() {
+            inner.pending.row = true;
+        }
+    }
+
+    /// Changes the cell under its lock, then gives it to the writer if there is something to write. While the run's
+    /// future is being polled that waits for the end of the poll, so that a short task is one commit.
+    pub(super) fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut Inner) -> R) -> R {
+        let mut inner = self.lock();
+        let result = change(&mut inner);
+        let dirty = inner.run.as_ref().is_none_or(|run| !run.polling) && inner.mark_dirty();
+        drop(inner);
+        if dirty {
+            self.shared.writer.push(Arc::clone(self));
+        }
+        result
+    }
+
+    /// Takes in what the writer has committed, and wakes everybody who waited for it. Called by the publisher alone.
+    pub(super) fn publish(self: &Arc<Self>) {
+        let mut inner = self.lock();
+        let inner_ref = &mut *inner;
+        let events = std::mem::take(&mut inner_ref.committing);
+        let mut freed = 0;
+        for event in events {
+            freed += event.size;
+            inner_ref.committed.take(event, inner_ref.followers > 0);
+        }
+        inner_ref.uncommitted -= freed;
+        self.shared.limits.uncommitted_sub(freed);
+        let ended = lifecycle::is_terminal(state_of(inner_ref.committed.task.task()));
+        if let Some(checkpoint) = inner_ref.committed.checkpoint_due(ended) {
+            inner_ref.pending.checkpoint = Some(checkpoint);
+        }
+        if ended {
+            inner_ref.committed.end();
+            if let Fold::Ended(task) = &inner_ref.committed.task {
+                self.shared.finished.put(self.id, &self.spec.name, &self.owner, task);
+            }
+        }
+        let mut wakers: Vec<Waker> = inner_ref.watchers.iter_mut().filter_map(|(_, waker)| waker.take()).collect();
+        wakers.append(&mut inner_ref.agent_wakers);
+        let dirty = inner_ref.run.as_ref().is_none_or(|run| !run.polling) && inner_ref.mark_dirty();
+        drop(inner);
+        if dirty {
+            self.shared.writer.push(Arc::clone(self));
+        }
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// The store failed: the cell is over. What was committed stands; recovery goes on from there.
+    pub(super) fn lose(&self) {
+        let mut inner = self.lock();
+        if inner.lost {
+            return;
+        }
+        inner.lost = true;
+        self.shared.limits.uncommitted_sub(inner.uncommitted);
+        inner.uncommitted = 0;
+        inner.pending = Outgoing::default();
+        inner.committing.clear();
+        let abort = inner.run.take().and_then(|run| run.abort);
+        drop(inner);
+        self.shared.cells.forget(self);
+        if let Some(abort) = abort {
+            abort.abort();
+        }
+        self.wake_all();
+    }
+
+    /// Wakes everybody who watches the cell, and the agent.
+    pub(super) fn wake_all(&self) {
+        let mut inner = self.lock();
+        let mut wakers: Vec<Waker> = inner.watchers.iter_mut().filter_map(|(_, waker)| waker.take()).collect();
+        wakers.append(&mut inner.agent_wakers);
+        drop(inner);
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Wakes the agent alone.
+    pub(super) fn wake_agent(&self) {
+        let wakers = std::mem::take(&mut self.lock().agent_wakers);
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+}
+
+impl Inner {
+    /// Whether the writer has to be told that there is something to write: not if it was told already.
+    fn mark_dirty(&mut self) -> bool {
+        let news = !self.dirty && self.pending.is_some();
+        self.dirty |= news;
+        news
+    }
+
+    /// Whether the run may admit more before something is committed.
+    pub(super) fn has_room(&self) -> bool {
+        self.lost || self.uncommitted < limits::RUN_WINDOW
+    }
+
+    /// Whether every admitted record is committed.
+    pub(super) fn is_settled(&self) -> bool {
+        self.committing.is_empty() && self.pending.events.is_empty()
+    }
+
+    /// Remembers the agent's waker until the next commit or message.
+    pub(super) fn park_agent(&mut self, cx: &Context<'_>) {
+        if !self.agent_wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.agent_wakers.push(cx.waker().clone());
+        }
+    }
+
+    /// A place among the watchers; those who follow the stream keep committed events in the ring.
+    pub(super) fn watch(&mut self, follows: bool) -> usize {
+        self.followers += usize::from(follows);
+        self.watchers.insert(None)
+    }
+
+    /// Gives the place up.
+    pub(super) fn unwatch(&mut self, key: usize, follows: bool) {
+        self.watchers.try_remove(key);
+        self.followers -= usize::from(follows);
+        if self.followers == 0 {
+            self.committed.ring.clear();
+            self.committed.ring_bytes = 0;
+        }
+    }
+
+    /// Remembers a watcher's waker until the next commit.
+    pub(super) fn park(&mut self, key: usize, cx: &Context<'_>) {
+        if let Some(slot) = self.watchers.get_mut(key) {
+            match slot {
+                Some(waker) if waker.will_wake(cx.waker()) => {}
+                _ => *slot = Some(cx.waker().clone()),
+            }
+        }
+    }
+
+    /// The messages so far, admitted ones included.
+    pub(super) fn history(&self) -> Vec<Message> {
+        let mut task = Task { history: self.committed.task.task().history.clone(), ..Task::default() };
+        task.status = self.committed.task.task().status.clone();
+        if let Some(opening) = &self.opening {
+            task.history.push(opening.message.clone());
+        }
+        for event in self.committing.iter().chain(&self.pending.events) {
+            if !matches!(event.update().map(|update| &update.value().payload), Some(Some(Payload::ArtifactUpdate(_)))) {
+                fold::apply(&mut task, event);
+            }
+        }
+        task.history
+    }
+
+    /// The live run with this number.
+    pub(super) fn run(&mut self, number: u32) -> Result<&mut Run, EmitError> {
+        if self.lost {
+            return Err(EmitError::StoreLost);
+        }
+        match &mut self.run {
+            Some(run) if run.number == number && !run.replied => Ok(run),
+            _ => match self.head {
+                Some(head) if lifecycle::is_terminal(head.state) => Err(EmitError::Ended(head.state)),
+                _ => Err(EmitError::RunOver),
+            },
+        }
+    }
+}
+
+impl Outgoing {
+    fn is_some(&self) -> bool {
+        !self.events.is_empty() || self.row || self.checkpoint.is_some()
+    }
+}
+
+impl Committed {
+    /// The committed event with this number, if the ring still has it.
+    pub(super) fn event(&self, seq: u64) -> Option<&Arc<Event>> {
+        let first = self.ring.front()?.seq;
+        self.ring.get(usize::try_from(seq.checked_sub(first)?).ok()?)
+    }
+
+    fn take(&mut self, event: Arc<Event>, keep: bool) {
+        let Fold::Open(task) = &mut self.task else { return };
+        fold::apply(task, &event);
+        self.seq = event.seq;
+        self.tail_bytes += event.size;
+        if let Body::Message { snapshot: Some(snapshot), .. } = &event.body {
+            let _ = snapshot.set(Arc::new(Encoded::new(StreamResponse::from(task.as_ref().clone()))));
+        }
+        if event.state().is_some_and(lifecycle::is_pause) {
+            self.pause = event.seq;
+        }
+        if keep {
+            self.ring_bytes += event.size;
+            self.ring.push_back(event);
+            while self.ring.len() > RING_EVENTS || self.ring_bytes > RING_BYTES {
+                let Some(oldest) = self.ring.pop_front() else { break };
+                self.ring_bytes -= oldest.size;
+            }
+        }
+    }
+
+    /// The checkpoint to write, if the tail has outgrown the last one: each byte is written a bounded number of times.
+    fn checkpoint_due(&mut self, ended: bool) -> Option<(u64, Vec<u8>)> {
+        let due = if ended { LAST_CHECKPOINT_BYTES } else { CHECKPOINT_BYTES.max(self.checkpoint_bytes) };
+        if self.tail_bytes <= due {
+            return None;
+        }
+        let Fold::Open(task) = &self.task else { return None };
+        let bytes = Checkpoint { seq: self.seq, task: Some(task.as_ref().clone()) }.encode_to_vec();
+        self.tail_bytes = 0;
+        self.checkpoint_bytes = bytes.len();
+        Some((self.seq, bytes))
+    }
+
+    fn end(&mut self) {
+        if let Fold::Open(task) = &mut self.task {
+            self.task = Fold::Ended(Arc::new(Encoded::new(std::mem::take(task.as_mut()))));
+        }
+    }
+}
+
+impl Pending for TaskCell {
+    fn take(&self) -> Option<Append> {
+        let mut inner = self.lock();
+        inner.dirty = false;
+        if !inner.pending.is_some() {
+            return None;
+        }
+        let live = inner.run.is_some();
+        let Outgoing { new, claim, events, batch, row, checkpoint } = std::mem::take(&mut inner.pending);
+        let head = inner.head.as_mut()?;
+        let row = row.then_some(Row { state: head.state, status_us: head.status_us, live });
+        let (first, last) = match (events.first(), events.last()) {
+            (Some(first), Some(last)) => (first.seq, last.seq),
+            _ => (head.seq + 1, head.seq),
+        };
+        inner.committing.extend(events);
+        Some(Append { pk: self.pk, new, first, last, body: batch, row, checkpoint, claim })
+    }
+}
+
+impl Drop for TaskCell {
+    fn drop(&mut self) {
+        self.shared.cells.forget(self);
+    }
+}
+
+impl std::fmt::Debug for TaskCell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskCell").field("id", &self.ids.task).finish_non_exhaustive()
+    }
+}
+
+/// A task's state; unspecified before its first record.
+pub(super) fn state_of(task: &Task) -> TaskState {
+    task.status.as_ref().map_or(TaskState::Unspecified, |status| status.state())
+}
+
+fn parts_hold_content(parts: &[crate::schema::Part]) -> Result<(), EmitError> {
+    if parts.is_empty() {
+        return Err(EmitError::Illegal("an artifact or message needs at least one part".into()));
+    }
+    if parts.iter().any(|part| part.content.is_none()) {
+        return Err(EmitError::Illegal("a part needs a content: text, raw, url or data".into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! From a commit to its readers: the one task that tells cells what has become durable.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::store::{AppendError, Commit};
+
+use super::{Engine, TaskCell};
+
+/// Takes what the writer hands over, in order, until the writer is gone.
+pub(super) async fn publish(engine: Engine, mut commits: UnboundedReceiver<Commit<TaskCell>>) {
+    while let Some(commit) = commits.recv().await {
+        match commit {
+            Commit::Done(appends) => {
+                for (cell, result) in appends {
+                    match result {
+                        Ok(_) => cell.publish(),
+                        Err(error) => refused(&engine, &cell, &error),
+                    }
+                }
+            }
+            Commit::Failed(items, error) => {
+                tracing::error!(%error, tasks = items.len(), "a commit failed; its runs are cut off");
+                for cell in items {
+                    lose(&engine, &cell);
+                }
+            }
+        }
+    }
+}
+
+/// One task's append was refused while the others of its batch stand: only that task is lost.
+fn refused(engine: &Engine, cell: &Arc<TaskCell>, error: &AppendError) {
+    tracing::error!(%error, task = %cell.ids.task, "the store refused a task's records; its run is cut off");
+    lose(engine, cell);
+}
+
+fn lose(engine: &Engine, cell: &Arc<TaskCell>) {
+    cell.lose();
+    engine.0.lost.lock().unwrap_or_else(PoisonError::into_inner).push(cell.id);
+}

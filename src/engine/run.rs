@@ -1,0 +1,350 @@
+//! Runs: an agent's future, polled so that what it emits in one poll is one commit, and what its end means for the task.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+use tokio_util::sync::CancellationToken;
+use tricord_bindings::Encoded;
+use tricord_bindings::wkt::Struct;
+
+use crate::agents::{AgentError, Cx, EmitError, Host, Running, Turn, text_part};
+use crate::schema::stream_response::Payload;
+use crate::schema::{Message, Part, StreamResponse, TaskState};
+use crate::task::event::Draft;
+use crate::task::lifecycle;
+
+use super::cell::{Inner, Run};
+use super::limits::Permit;
+use super::{TaskCell, fresh_id};
+
+/// A run that has said nothing by then gets its task made, so that clients have something to hold on to.
+const CREATE_AFTER: Duration = Duration::from_millis(250);
+
+/// What a run begins with.
+pub(super) struct RunStart {
+    pub(super) message: Arc<Message>,
+    pub(super) attempt: u32,
+    pub(super) extensions: Vec<String>,
+    pub(super) accepted_output_modes: Vec<String>,
+    pub(super) metadata: Option<Struct>,
+}
+
+/// Makes a run the owner of the task, under the lock that admitted its message. The caller spawns what it returns.
+pub(super) fn begin(cell: &Arc<TaskCell>, inner: &mut Inner, start: RunStart, permit: Permit) -> RunTask {
+    let turn = own(cell, inner, start);
+    let may_reply = inner.head.is_none() && cell.spec.agent.may_reply();
+    if !may_reply {
+        cell.create(inner);
+    }
+    cell.touch_row(inner);
+    let host = Arc::new(RunHost { cell: Arc::clone(cell), number: inner.runs });
+    let running = cell.spec.agent.run(Cx::new(host, Arc::clone(&turn)));
+    let create_at = may_reply.then(|| Box::pin(tokio::time::sleep(CREATE_AFTER)));
+    RunTask { cell: Arc::clone(cell), number: inner.runs, turn, running, create_at, _permit: permit }
+}
+
+/// Spawns a run that [`begin`] made, and leaves the handle that can cut it off with the cell.
+pub(super) fn spawn(task: RunTask) {
+    let cell = Arc::clone(&task.cell);
+    let number = task.number;
+    let abort = tokio::spawn(task).abort_handle();
+    let mut inner = cell.lock();
+    if let Some(run) = inner.run.as_mut().filter(|run| run.number >= number) {
+        run.abort = Some(abort);
+    } else if inner.lost {
+        abort.abort();
+    }
+}
+
+fn own(cell: &TaskCell, inner: &mut Inner, start: RunStart) -> Arc<Turn> {
+    inner.runs += 1;
+    let cancelled = CancellationToken::new();
+    let abort = inner.run.take().and_then(|run| run.abort);
+    inner.run = Some(Run {
+        number: inner.runs,
+        cancelled: cancelled.clone(),
+        abort,
+        // Until the first poll is over: what is admitted before belongs to the same commit.
+        polling: true,
+        asked: false,
+        replied: false,
+        resumed: 0,
+    });
+    let RunStart { message, attempt, extensions, accepted_output_modes, metadata } = start;
+    Arc::new(Turn {
+        message,
+        task_id: Arc::clone(&cell.ids.task),
+        context_id: Arc::clone(&cell.ids.context),
+        agent: Arc::clone(&cell.spec.name),
+        owner: Arc::clone(&cell.owner),
+        turn: inner.runs,
+        attempt,
+        extensions,
+        accepted_output_modes,
+        metadata,
+        cancelled,
+    })
+}
+
+/// A run under way.
+pub(super) struct RunTask {
+    cell: Arc<TaskCell>,
+    number: u32,
+    turn: Arc<Turn>,
+    running: Running,
+    create_at: Option<Pin<Box<Sleep>>>,
+    _permit: Permit,
+}
+
+/// How a run ended.
+enum End {
+    Returned(Result<(), AgentError>),
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl Future for RunTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        loop {
+            this.set_polling(true);
+            let end = match catch_unwind(AssertUnwindSafe(|| this.running.as_mut().poll(cx))) {
+                Ok(Poll::Ready(result)) => End::Returned(result),
+                Err(panic) => End::Panicked(panic),
+                Ok(Poll::Pending) => {
+                    this.create_if_due(cx);
+                    this.set_polling(false);
+                    return Poll::Pending;
+                }
+            };
+            if this.end(end) == Next::Over {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+impl RunTask {
+    fn set_polling(&self, polling: bool) {
+        self.cell.change(|inner| {
+            if let Some(run) = inner.run.as_mut().filter(|run| run.number == self.number) {
+                run.polling = polling;
+            }
+        });
+    }
+
+    fn create_if_due(&mut self, cx: &mut Context<'_>) {
+        if let Some(timer) = &mut self.create_at
+            && (self.cell.lock().head.is_some() || timer.as_mut().poll(cx).is_ready())
+        {
+            self.create_at = None;
+            self.cell.change(|inner| self.cell.create(inner));
+        }
+    }
+
+    /// Says what the end of the run means for the task, and begins the next run if there is one.
+    fn end(&mut self, end: End) -> Next {
+        if let End::Panicked(panic) = &end {
+            let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+            tracing::error!(task = %self.cell.ids.task, agent = %self.cell.spec.name, panic = text, "an agent panicked");
+        }
+        if let End::Returned(Err(error)) = &end {
+            let source = std::error::Error::source(error);
+            tracing::warn!(task = %self.cell.ids.task, agent = %self.cell.spec.name, %error, source, "a run failed");
+        }
+        let cell = Arc::clone(&self.cell);
+        let next = cell.change(|inner| self.settle(inner, end));
+        match &next {
+            Next::Over => cell.wake_all(),
+            Next::Run(message) => {
+                let start = RunStart {
+                    message: Arc::clone(message),
+                    attempt: 1,
+                    extensions: self.turn.extensions.clone(),
+                    accepted_output_modes: self.turn.accepted_output_modes.clone(),
+                    metadata: None,
+                };
+                let mut inner = cell.lock();
+                self.turn = own(&cell, &mut inner, start);
+                self.number = inner.runs;
+                drop(inner);
+                let host = Arc::new(RunHost { cell: Arc::clone(&cell), number: self.number });
+                self.running = cell.spec.agent.run(Cx::new(host, Arc::clone(&self.turn)));
+            }
+        }
+        next
+    }
+
+    fn settle(&self, inner: &mut Inner, end: End) -> Next {
+        let Some(run) = inner.run.take_if(|run| run.number == self.number) else { return Next::Over };
+        if run.replied {
+            return Next::Over;
+        }
+        // No task yet: whatever ended, the client is owed one.
+        self.cell.create(inner);
+        self.cell.touch_row(inner);
+        let Some(head) = inner.head else { return Next::Over };
+        if lifecycle::is_terminal(head.state) {
+            return Next::Over;
+        }
+        let draft = match end {
+            _ if run.cancelled.is_cancelled() => Draft::status(TaskState::Canceled, None),
+            End::Panicked(_) => self.failed("The agent failed unexpectedly."),
+            End::Returned(Err(error)) if error.refusal() == Some(&EmitError::StoreLost) => return Next::Over,
+            End::Returned(Err(error)) => self.failed(error.public()),
+            End::Returned(Ok(())) => match inner.incoming.pop_front() {
+                Some(message) => {
+                    // The same future goes on with the next run: the row still says that one owns the task.
+                    inner.run = Some(run);
+                    return Next::Run(message);
+                }
+                None if run.asked => return Next::Over,
+                None => Draft::status(TaskState::Completed, None),
+            },
+        };
+        if let Err(error) = self.cell.admit(inner, draft) {
+            tracing::error!(%error, task = %self.cell.ids.task, "the end of a run was refused");
+        }
+        Next::Over
+    }
+
+    fn failed(&self, text: &str) -> Draft {
+        Draft::status(TaskState::Failed, Some(agent_message(&self.cell, vec![text_part(text)])))
+    }
+}
+
+/// What follows a run.
+#[derive(PartialEq)]
+enum Next {
+    Over,
+    Run(Arc<Message>),
+}
+
+impl Drop for RunTask {
+    fn drop(&mut self) {
+        self.cell.shared.settled.notify_waiters();
+    }
+}
+
+/// A message of ours about this task.
+pub(super) fn agent_message(cell: &TaskCell, parts: Vec<Part>) -> Message {
+    let mut message = Message { parts, ..Message::default() };
+    // It has a part, so there is nothing to refuse.
+    let _ = cell.complete_message(&mut message);
+    message
+}
+
+/// What an agent's [`Cx`] stands on: the cell, as long as this run owns it.
+struct RunHost {
+    cell: Arc<TaskCell>,
+    number: u32,
+}
+
+impl Host for RunHost {
+    fn admit(&self, draft: Draft) -> Result<u64, EmitError> {
+        self.cell.change(|inner| {
+            inner.run(self.number)?;
+            self.cell.admit(inner, draft)
+        })
+    }
+
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.cell.shared.limits.has_room() {
+            let mut inner = self.cell.lock();
+            if inner.has_room() {
+                return Poll::Ready(());
+            }
+            inner.park_agent(cx);
+        } else {
+            // Rare: the whole server is behind. Look again when something of this task is committed, or at the next poll.
+            let mut inner = self.cell.lock();
+            if inner.is_settled() {
+                return Poll::Ready(());
+            }
+            inner.park_agent(cx);
+        }
+        Poll::Pending
+    }
+
+    fn poll_committed(&self, seq: u64, cx: &mut Context<'_>) -> Poll<Result<(), EmitError>> {
+        let mut inner = self.cell.lock();
+        if inner.lost {
+            return Poll::Ready(Err(EmitError::StoreLost));
+        }
+        if inner.committed.seq >= seq {
+            return Poll::Ready(Ok(()));
+        }
+        inner.park_agent(cx);
+        Poll::Pending
+    }
+
+    fn head(&self) -> u64 {
+        self.cell.lock().head.map_or(0, |head| head.seq)
+    }
+
+    fn reply(&self, parts: Vec<Part>) -> Result<Option<Vec<Part>>, EmitError> {
+        let refused = self.cell.change(|inner| {
+            inner.run(self.number)?;
+            if inner.head.is_some() {
+                return Ok(Some(parts));
+            }
+            let mut message = Message { parts, ..Message::default() };
+            self.cell.complete_message(&mut message)?;
+            message.task_id.clear();
+            inner.run(self.number)?.replied = true;
+            inner.reply = Some(Arc::new(Encoded::new(StreamResponse::from(Payload::Message(message)))));
+            Ok(None)
+        })?;
+        if refused.is_none() {
+            self.cell.wake_all();
+        }
+        Ok(refused)
+    }
+
+    fn poll_incoming(&self, cx: &mut Context<'_>) -> Poll<Arc<Message>> {
+        let mut inner = self.cell.lock();
+        if inner.run(self.number).is_ok()
+            && let Some(message) = inner.incoming.pop_front()
+        {
+            return Poll::Ready(message);
+        }
+        inner.park_agent(cx);
+        Poll::Pending
+    }
+
+    fn poll_incoming_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.cell.lock();
+        if !inner.incoming.is_empty() {
+            return Poll::Ready(());
+        }
+        inner.park_agent(cx);
+        Poll::Pending
+    }
+
+    fn poll_resumed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.cell.lock();
+        if let Ok(run) = inner.run(self.number)
+            && run.resumed > 0
+        {
+            run.resumed -= 1;
+            return Poll::Ready(());
+        }
+        inner.park_agent(cx);
+        Poll::Pending
+    }
+
+    fn history(&self) -> Vec<Message> {
+        self.cell.lock().history()
+    }
+
+    fn fresh_id(&self) -> String {
+        fresh_id().to_string()
+    }
+}

@@ -1,0 +1,187 @@
+//! A message for an agent: a new task or the next turn of one, and the wait for what comes of it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tricord_bindings::Encoded;
+use tricord_bindings::wkt::Struct;
+use uuid::Uuid;
+
+use crate::schema::{Message, StreamResponse, Task};
+use crate::store::ClaimKey;
+use crate::task::event::Ids;
+
+use super::cell::Beginning;
+use super::run::{self, RunStart};
+use super::{Engine, EngineError, TaskCell, TaskStream, fresh_id};
+
+/// A message for an agent, with what the client wishes.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// Who sends.
+    pub owner: Arc<str>,
+    /// The message. With a task id it belongs to that task; without one it begins a new one.
+    pub message: Message,
+    /// The request's metadata; it becomes a new task's.
+    pub metadata: Option<Struct>,
+    /// The extensions in use.
+    pub extensions: Vec<String>,
+    /// The media types that the client can use; empty is any.
+    pub accepted_output_modes: Vec<String>,
+    /// Whether a stream begins with this message.
+    pub streaming: bool,
+    /// The idempotency key that a new task makes good, and the id that was reserved for it.
+    pub claim: Option<(ClaimKey, Uuid)>,
+}
+
+/// A message that was admitted. Holds the task's cell until it is dropped; what was begun goes on without it.
+#[derive(Debug)]
+pub struct Sent {
+    cell: Arc<TaskCell>,
+    seq: u64,
+    watcher: usize,
+    streaming: bool,
+}
+
+/// What came of a message.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A task, as it stands now.
+    Task(Task),
+    /// An answer without a task.
+    Message(Arc<Encoded<StreamResponse>>),
+}
+
+/// The place that a new task's message has in its log, behind its creation.
+const FIRST_MESSAGE: u64 = 2;
+
+impl Engine {
+    /// Admits a message and sees to it that a run works on it.
+    ///
+    /// # Errors
+    /// When the task does not exist, has ended or belongs to another conversation, or the engine takes no new work.
+    pub fn send(&self, incoming: Incoming) -> Result<Sent, EngineError> {
+        self.refuse_if_unready()?;
+        if !self.0.limits.has_room() {
+            return Err(EngineError::Busy("bytes that are not stored yet"));
+        }
+        if incoming.message.task_id.is_empty() { self.begin_task(incoming) } else { self.continue_task(incoming) }
+    }
+
+    fn begin_task(&self, incoming: Incoming) -> Result<Sent, EngineError> {
+        let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, claim } =
+            incoming;
+        let spec = self.0.agents.get(&agent).ok_or(EngineError::NotFound)?;
+        let permit = self.0.limits.run().ok_or(EngineError::Busy("tasks running at the same time"))?;
+        let (claim, id) = claim.map_or_else(|| (None, fresh_id()), |(key, id)| (Some(key), id));
+        if message.context_id.is_empty() {
+            message.context_id = fresh_id().to_string();
+        }
+        message.task_id = id.to_string();
+        let ids = Ids { task: message.task_id.as_str().into(), context: message.context_id.as_str().into() };
+        let turn_message = Arc::new(message.clone());
+        let beginning = Beginning::New { message, metadata: metadata.clone(), snapshot: streaming, claim };
+        let pk = self.0.store.allocate();
+        let cell = TaskCell::new(Arc::clone(&self.0), id, ids, pk, Arc::clone(spec), owner, beginning);
+        self.0.cells.insert(&cell);
+        let start = RunStart { message: turn_message, attempt: 1, extensions, accepted_output_modes, metadata };
+        let mut inner = cell.lock();
+        let watcher = inner.watch(streaming);
+        let run = run::begin(&cell, &mut inner, start, permit);
+        drop(inner);
+        run::spawn(run);
+        Ok(Sent { cell, seq: FIRST_MESSAGE, watcher, streaming })
+    }
+
+    fn continue_task(&self, incoming: Incoming) -> Result<Sent, EngineError> {
+        let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, .. } =
+            incoming;
+        let id = Uuid::try_parse(&message.task_id).map_err(|_| EngineError::NotFound)?;
+        let cell = self.cell(&agent, &owner, id)?;
+        if message.context_id.is_empty() {
+            message.context_id = cell.ids.context.to_string();
+        } else if *message.context_id != *cell.ids.context {
+            return Err(EngineError::OtherContext);
+        }
+        message.task_id = cell.ids.task.to_string();
+        let for_agent = Arc::new(message.clone());
+        let mut run = None;
+        let sent = cell.change(|inner| {
+            // A task that is not created yet cannot be named by anybody.
+            if inner.committed.seq == 0 {
+                return Err(EngineError::NotFound);
+            }
+            let permit = match inner.run {
+                Some(_) => None,
+                None => Some(self.0.limits.run().ok_or(EngineError::Busy("tasks running at the same time"))?),
+            };
+            let seq = cell.admit_message(inner, message, streaming)?;
+            let watcher = inner.watch(streaming);
+            match permit {
+                None => inner.incoming.push_back(for_agent),
+                Some(permit) => {
+                    let start =
+                        RunStart { message: for_agent, attempt: 1, extensions, accepted_output_modes, metadata };
+                    run = Some(run::begin(&cell, inner, start, permit));
+                }
+            }
+            Ok((seq, watcher))
+        });
+        let (seq, watcher) = sent?;
+        match run {
+            Some(run) => run::spawn(run),
+            None => cell.wake_agent(),
+        }
+        Ok(Sent { cell, seq, watcher, streaming })
+    }
+}
+
+impl Sent {
+    /// Waits until the task is there (`pause` false), or until it has ended or needs the client (`pause` true), and
+    /// returns it as it stands; or the message that came instead.
+    ///
+    /// # Errors
+    /// When the deadline passes first (the run goes on), or the store fails.
+    pub async fn outcome(self, pause: bool, deadline: Option<Instant>) -> Result<Outcome, EngineError> {
+        let wait = poll_fn(|cx| self.poll_outcome(pause, cx));
+        match deadline {
+            None => wait.await,
+            Some(at) => tokio::time::timeout_at(at.into(), wait).await.unwrap_or(Err(EngineError::DeadlineExceeded)),
+        }
+    }
+
+    fn poll_outcome(&self, pause: bool, cx: &Context<'_>) -> Poll<Result<Outcome, EngineError>> {
+        let mut inner = self.cell.lock();
+        if inner.lost {
+            return Poll::Ready(Err(EngineError::StoreUnavailable));
+        }
+        if let Some(reply) = &inner.reply {
+            return Poll::Ready(Ok(Outcome::Message(Arc::clone(reply))));
+        }
+        let committed = &inner.committed;
+        if committed.seq >= self.seq && (!pause || committed.pause > self.seq) {
+            return Poll::Ready(Ok(Outcome::Task(committed.task.task().clone())));
+        }
+        inner.park(self.watcher, cx);
+        Poll::Pending
+    }
+
+    /// The events from this message on: first the task as it stood when the message was taken, then all that follows.
+    /// `history` is how many messages the first event shows.
+    ///
+    /// # Errors
+    /// When too many streams are open.
+    pub fn stream(self, engine: &Engine, history: Option<u32>) -> Result<TaskStream, EngineError> {
+        TaskStream::of_message(engine, Arc::clone(&self.cell), self.seq, history)
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.cell.lock().unwatch(self.watcher, self.streaming);
+    }
+}

@@ -1,0 +1,302 @@
+//! A subscriber: a cursor in a task's committed log. Nobody waits for it, and it never misses or repeats an event.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use tokio::task::JoinHandle;
+use tricord_bindings::{Encoded, EventId, Reply};
+use uuid::Uuid;
+
+use crate::schema::{StreamResponse, Task, TaskState};
+use crate::store::Tail;
+use crate::task::cursor::{self, Start};
+use crate::task::event::{Body, Event};
+use crate::task::{fold, lifecycle};
+
+use super::limits::Permit;
+use super::{Engine, EngineError, TaskCell};
+
+/// The events of a task, from a point on.
+pub struct TaskStream {
+    cell: Arc<TaskCell>,
+    watcher: usize,
+    generation: u32,
+    /// The last event that was yielded or skipped.
+    cursor: u64,
+    first: First,
+    /// The message that a send's stream began with; `None` for a subscription.
+    own: Option<u64>,
+    history: Option<u32>,
+    /// Events read from the store, for a reader that fell behind the ring or began in the past.
+    backlog: VecDeque<Arc<Event>>,
+    reading: Option<JoinHandle<Result<Past, EngineError>>>,
+    over: bool,
+    _permit: Permit,
+}
+
+/// What the store has for a reader: a task to begin with, if it needs one, and the events behind it.
+type Past = (Option<Task>, VecDeque<Arc<Event>>);
+
+enum First {
+    /// The task folded at the stream's own message, once that is committed.
+    Own(u64),
+    /// The task as it stood when the stream was opened.
+    Ready(Arc<Encoded<StreamResponse>>),
+    Done,
+}
+
+impl TaskStream {
+    pub(super) fn of_message(
+        engine: &Engine,
+        cell: Arc<TaskCell>,
+        seq: u64,
+        history: Option<u32>,
+    ) -> Result<Self, EngineError> {
+        let permit = engine.0.limits.stream().ok_or(EngineError::Busy("open streams"))?;
+        let watcher = cell.lock().watch(true);
+        Ok(Self {
+            cell,
+            watcher,
+            generation: engine.generation(),
+            cursor: seq - 1,
+            first: First::Own(seq),
+            own: Some(seq),
+            history,
+            backlog: VecDeque::new(),
+            reading: None,
+            over: false,
+            _permit: permit,
+        })
+    }
+
+    fn reply(&self, seq: u64, message: &Arc<Encoded<StreamResponse>>) -> Reply<StreamResponse> {
+        Reply::event(Arc::clone(message), EventId { generation: self.generation, seq })
+    }
+
+    /// Whether the stream ends behind an event that enters this state (settled: a send's stream when the client has to
+    /// act, a subscription only when the task has ended).
+    fn ends_on(&self, state: TaskState) -> bool {
+        lifecycle::is_terminal(state) || (self.own.is_some() && state == TaskState::InputRequired)
+    }
+
+    /// What an event is for this reader: something to yield, or nothing.
+    fn take(&mut self, event: &Arc<Event>) -> Option<Reply<StreamResponse>> {
+        self.cursor = event.seq;
+        if let Some(state) = event.state() {
+            self.over = self.ends_on(state);
+        }
+        event.update().map(|update| self.reply(event.seq, update))
+    }
+
+    /// The first event of a send's stream, from its message's own record.
+    fn own_snapshot(&self, event: &Event) -> Option<Reply<StreamResponse>> {
+        let Body::Message { snapshot: Some(snapshot), .. } = &event.body else { return None };
+        let message = snapshot.get()?;
+        Some(match self.history {
+            None => self.reply(event.seq, message),
+            limit => self.reply(event.seq, &limited(message, limit)),
+        })
+    }
+}
+
+fn limited(message: &Encoded<StreamResponse>, history: Option<u32>) -> Arc<Encoded<StreamResponse>> {
+    let mut response = message.value().clone();
+    if let Some(crate::schema::stream_response::Payload::Task(task)) = &mut response.payload {
+        fold::limit_history(task, history);
+    }
+    Arc::new(Encoded::new(response))
+}
+
+impl Stream for TaskStream {
+    type Item = Result<Reply<StreamResponse>, EngineError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            if this.over {
+                return Poll::Ready(None);
+            }
+            if let First::Ready(message) = &this.first {
+                let reply = this.reply(this.cursor, message);
+                this.first = First::Done;
+                return Poll::Ready(Some(Ok(reply)));
+            }
+            if let Some(event) = this.backlog.pop_front() {
+                match this.take(&event) {
+                    Some(reply) => return Poll::Ready(Some(Ok(reply))),
+                    None => continue,
+                }
+            }
+            if let Some(reading) = &mut this.reading {
+                let read = ready!(Pin::new(reading).poll(cx)).unwrap_or(Err(EngineError::StoreUnavailable));
+                this.reading = None;
+                match read {
+                    Ok((None, events)) => this.backlog = events,
+                    Ok((Some(mut task), events)) => {
+                        this.backlog = events;
+                        this.cursor += 1;
+                        fold::limit_history(&mut task, this.history);
+                        this.first = First::Ready(Arc::new(Encoded::new(task.into())));
+                    }
+                    Err(error) => {
+                        this.over = true;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
+                continue;
+            }
+            if let Some(polled) = this.poll_live(cx) {
+                return polled;
+            }
+        }
+    }
+}
+
+/// What a poll of the stream says.
+type Polled = Poll<Option<Result<Reply<StreamResponse>, EngineError>>>;
+
+impl TaskStream {
+    /// Looks at what is committed; `None` is to look again, because the store is being read.
+    fn poll_live(&mut self, cx: &mut Context<'_>) -> Option<Polled> {
+        let cell = Arc::clone(&self.cell);
+        let mut inner = cell.lock();
+        loop {
+            if let Some(reply) = &inner.reply {
+                self.over = true;
+                return Some(Poll::Ready(Some(Ok(Reply::shared(Arc::clone(reply))))));
+            }
+            if self.cursor >= inner.committed.seq {
+                if inner.lost {
+                    self.over = true;
+                    return Some(Poll::Ready(Some(Err(EngineError::StoreUnavailable))));
+                }
+                if lifecycle::is_terminal(super::cell::state_of(inner.committed.task.task())) {
+                    return Some(Poll::Ready(None));
+                }
+                inner.park(self.watcher, cx);
+                return Some(Poll::Pending);
+            }
+            let Some(event) = inner.committed.event(self.cursor + 1).cloned() else {
+                let head = inner.committed.seq;
+                drop(inner);
+                self.read_behind(head);
+                return None;
+            };
+            if matches!(self.first, First::Own(seq) if seq == event.seq) {
+                self.cursor = event.seq;
+                self.first = First::Done;
+                if let Some(reply) = self.own_snapshot(&event) {
+                    return Some(Poll::Ready(Some(Ok(reply))));
+                }
+            } else if let Some(reply) = self.take(&event) {
+                return Some(Poll::Ready(Some(Ok(reply))));
+            }
+        }
+    }
+
+    /// Reads from the store what the ring has dropped, up to `head`.
+    fn read_behind(&mut self, head: u64) {
+        let (engine, cell, after) = (Engine(Arc::clone(&self.cell.shared)), Arc::clone(&self.cell), self.cursor);
+        let own = match self.first {
+            First::Own(seq) => Some(seq),
+            First::Ready(_) | First::Done => None,
+        };
+        self.reading = Some(tokio::task::spawn_blocking(move || match own {
+            None => Ok((None, engine.events_after(&cell, after)?)),
+            Some(seq) => {
+                let (task, events) = engine.past(&cell, seq, head)?.ok_or(EngineError::StoreUnavailable)?;
+                Ok((Some(task), events))
+            }
+        }));
+    }
+}
+
+impl Drop for TaskStream {
+    fn drop(&mut self) {
+        self.cell.lock().unwatch(self.watcher, true);
+    }
+}
+
+impl std::fmt::Debug for TaskStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskStream").field("cell", &self.cell).field("cursor", &self.cursor).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Follows a task until it has ended: the task as it stands (or stood at `cursor`, a client's `Last-Event-ID`), then
+    /// every event after that. `history` is how many messages the first event shows.
+    ///
+    /// # Errors
+    /// When there is no such task, it has ended and nothing is left to replay, or the store cannot be read.
+    pub async fn subscribe(
+        &self,
+        agent: &str,
+        owner: &str,
+        id: Uuid,
+        cursor: Option<&str>,
+        history: Option<u32>,
+    ) -> Result<TaskStream, EngineError> {
+        let permit = self.0.limits.stream().ok_or(EngineError::Busy("open streams"))?;
+        let cell = self.cell(agent, owner, id)?;
+        let mut inner = cell.lock();
+        if inner.committed.seq == 0 {
+            return Err(EngineError::NotFound);
+        }
+        let head = inner.committed.seq;
+        let state = super::cell::state_of(inner.committed.task.task());
+        let start = cursor::start(cursor, self.generation(), head);
+        // A cursor that names nothing we have still asks for what there is, unless it is the very end.
+        let at_end = cursor.is_none() || cursor.is_some_and(|c| self.is_head(c, head));
+        if lifecycle::is_terminal(state) && start == Start::Head && at_end {
+            return Err(EngineError::Ended(state));
+        }
+        let snapshot = inner.committed.task.task().clone();
+        let watcher = inner.watch(true);
+        drop(inner);
+        let mut stream = TaskStream {
+            cell: Arc::clone(&cell),
+            watcher,
+            generation: self.generation(),
+            cursor: head,
+            first: First::Done,
+            own: None,
+            history,
+            backlog: VecDeque::new(),
+            reading: None,
+            over: false,
+            _permit: permit,
+        };
+        let mut first = snapshot;
+        if let Start::At(seq) = start {
+            let (engine, cell) = (self.clone(), Arc::clone(&cell));
+            let past = tokio::task::spawn_blocking(move || engine.past(&cell, seq, head)).await;
+            if let Some((task, events)) = past.unwrap_or(Err(EngineError::StoreUnavailable))? {
+                (first, stream.backlog, stream.cursor) = (task, events, seq);
+            }
+        }
+        fold::limit_history(&mut first, history);
+        stream.first = First::Ready(Arc::new(Encoded::new(first.into())));
+        Ok(stream)
+    }
+
+    fn is_head(&self, cursor: &str, head: u64) -> bool {
+        cursor.trim().parse() == Ok(EventId { generation: self.generation(), seq: head })
+    }
+
+    /// The task folded at `seq`, and the events behind it up to `head`; `None` if the log does not reach back that far.
+    fn past(&self, cell: &TaskCell, seq: u64, head: u64) -> Result<Option<(Task, VecDeque<Arc<Event>>)>, EngineError> {
+        let Tail::Records(batches) = self.0.store.log_since(cell.pk, 0)? else { return Ok(None) };
+        let records = batches.into_iter().flat_map(|batch| batch.records);
+        let mut events = records.filter_map(|record| Event::from_record(&cell.ids, record)).peekable();
+        let mut task = fold::empty(&cell.ids);
+        while let Some(event) = events.next_if(|event| event.seq <= seq) {
+            fold::apply(&mut task, &event);
+        }
+        Ok(Some((task, events.take_while(|event| event.seq <= head).map(Arc::new).collect())))
+    }
+}

@@ -1,0 +1,57 @@
+//! A2A's own names: its errors, headers and media type, as values of what every wire knows by shape.
+
+use tonic::Code;
+use tricord_bindings::{Kind, Protocol};
+
+/// The protocol version that this server speaks and writes, without a patch number (§3.6).
+pub const VERSION: &str = "1.0";
+/// The version that a request without one means (§3.6.2).
+pub const ABSENT_VERSION: &str = "0.3";
+/// The media type of the HTTP+JSON binding.
+pub const MEDIA_TYPE: &str = "application/a2a+json";
+/// Where an agent's card is found (§8.2).
+pub const CARD_PATH: &str = "/.well-known/agent-card.json";
+
+/// A2A as this server speaks it.
+pub static PROTOCOL: Protocol = protocol(ABSENT_VERSION);
+/// The same, where a request without a version means the current one: for gateways that drop the header.
+pub static PROTOCOL_ASSUMING_CURRENT: Protocol = protocol(VERSION);
+
+const fn protocol(absent_version: &'static str) -> Protocol {
+    Protocol {
+        error_domain: "a2a-protocol.org",
+        version_header: "a2a-version",
+        versions: &[VERSION],
+        absent_version,
+        extensions_header: "a2a-extensions",
+        media_type: MEDIA_TYPE,
+        version_not_supported: &VERSION_NOT_SUPPORTED,
+        content_type_not_supported: &CONTENT_TYPE_NOT_SUPPORTED,
+        query_aliases: &[("lastUpdatedAfter", "statusTimestampAfter")],
+    }
+}
+
+const fn kind(reason: &'static str, jsonrpc: i32, grpc: Code, http: u16) -> Kind {
+    Kind { reason, jsonrpc, grpc, http, jsonrpc_keeps_http_status: false }
+}
+
+/// No such task, or not this caller's (§3.3.2).
+pub static TASK_NOT_FOUND: Kind = kind("TASK_NOT_FOUND", -32001, Code::NotFound, 404);
+/// The task has ended.
+pub static TASK_NOT_CANCELABLE: Kind = kind("TASK_NOT_CANCELABLE", -32002, Code::FailedPrecondition, 400);
+/// The agent sends no push notifications.
+pub static PUSH_NOTIFICATION_NOT_SUPPORTED: Kind =
+    kind("PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, Code::FailedPrecondition, 400);
+/// The agent, or the state of the task, does not allow the operation.
+pub static UNSUPPORTED_OPERATION: Kind = kind("UNSUPPORTED_OPERATION", -32004, Code::FailedPrecondition, 400);
+/// A media type that the server, or the agent, does not read.
+pub static CONTENT_TYPE_NOT_SUPPORTED: Kind = kind("CONTENT_TYPE_NOT_SUPPORTED", -32005, Code::InvalidArgument, 400);
+/// The agent answered what the protocol does not allow.
+pub static INVALID_AGENT_RESPONSE: Kind = kind("INVALID_AGENT_RESPONSE", -32006, Code::Internal, 500);
+/// There is to be an extended card, and none is configured.
+pub static EXTENDED_AGENT_CARD_NOT_CONFIGURED: Kind =
+    kind("EXTENDED_AGENT_CARD_NOT_CONFIGURED", -32007, Code::FailedPrecondition, 400);
+/// The agent requires an extension that the client does not name.
+pub static EXTENSION_SUPPORT_REQUIRED: Kind = kind("EXTENSION_SUPPORT_REQUIRED", -32008, Code::FailedPrecondition, 400);
+/// A protocol version that is not served.
+pub static VERSION_NOT_SUPPORTED: Kind = kind("VERSION_NOT_SUPPORTED", -32009, Code::FailedPrecondition, 400);

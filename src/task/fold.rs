@@ -1,0 +1,80 @@
+//! A task as the fold of its log: the only way that a `Task` comes to be.
+
+use crate::schema::stream_response::Payload;
+use crate::schema::{Artifact, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus};
+use tricord_bindings::wkt::Struct;
+
+use super::event::{Body, Event, Ids};
+
+/// The fold of nothing: a task without a status, which the first record gives it.
+pub fn empty(ids: &Ids) -> Task {
+    Task { id: ids.task.to_string(), context_id: ids.context.to_string(), ..Task::default() }
+}
+
+/// Folds one entry into the task.
+pub fn apply(task: &mut Task, event: &Event) {
+    match &event.body {
+        Body::Created { time, metadata } => {
+            task.metadata.clone_from(metadata);
+            let state = TaskState::Submitted.into();
+            task.status = Some(TaskStatus { state, message: None, timestamp: Some(*time) });
+        }
+        Body::Message { message, .. } => {
+            retire_status_message(task);
+            task.history.push(message.as_ref().clone());
+        }
+        Body::Resumed { .. } => {}
+        Body::Update(update) => match update.value().payload.clone() {
+            Some(Payload::StatusUpdate(update)) => {
+                retire_status_message(task);
+                task.status = update.status;
+            }
+            Some(Payload::ArtifactUpdate(update)) => apply_artifact(task, update),
+            Some(Payload::Task(_) | Payload::Message(_)) | None => {}
+        },
+    }
+}
+
+/// The message of a status that is replaced moves to history, and so does one that a new message answers: history
+/// reads in the order in which things were said.
+fn retire_status_message(task: &mut Task) {
+    if let Some(message) = task.status.as_mut().and_then(|status| status.message.take()) {
+        task.history.push(message);
+    }
+}
+
+fn apply_artifact(task: &mut Task, update: TaskArtifactUpdateEvent) {
+    let Some(piece) = update.artifact else { return };
+    // From the end: pieces nearly always belong to the artifact that was begun last.
+    match task.artifacts.iter_mut().rev().find(|a| a.artifact_id == piece.artifact_id) {
+        Some(artifact) if update.append => extend(artifact, piece),
+        Some(artifact) => *artifact = piece,
+        None => task.artifacts.push(piece),
+    }
+}
+
+fn extend(artifact: &mut Artifact, piece: Artifact) {
+    artifact.parts.extend(piece.parts);
+    if !piece.name.is_empty() {
+        artifact.name = piece.name;
+    }
+    if !piece.description.is_empty() {
+        artifact.description = piece.description;
+    }
+    if let Some(metadata) = piece.metadata {
+        artifact.metadata.get_or_insert_with(Struct::default).fields.extend(metadata.fields);
+    }
+    for uri in piece.extensions {
+        if !artifact.extensions.contains(&uri) {
+            artifact.extensions.push(uri);
+        }
+    }
+}
+
+/// Leaves the newest `limit` messages of the history; `None` leaves all (§3.2.4).
+pub fn limit_history(task: &mut Task, limit: Option<u32>) {
+    if let Some(limit) = limit {
+        let surplus = task.history.len().saturating_sub(limit as usize);
+        task.history.drain(..surplus);
+    }
+}
