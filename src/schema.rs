@@ -4,6 +4,8 @@
 
 include!(concat!(env!("OUT_DIR"), "/tricord.rs"));
 
+#[cfg(feature = "client")]
+pub use client::A2aServiceClient;
 pub use lf::a2a::v1::*;
 pub use service::{A2aService, RPCS};
 

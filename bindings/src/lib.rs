@@ -5,6 +5,8 @@
 //! wires are three files with the same functions in the same order, so that their differences can be read side by side.
 
 pub mod call;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod error;
 pub mod proto_json;
 pub mod reply;

@@ -3,6 +3,7 @@
 //! Descriptors go in, files come out. Nothing here knows what the service is about; a build script names the files, the
 //! service and the field that selects a scope, and includes what was written.
 
+pub mod client;
 pub mod messages;
 pub mod model;
 pub mod proto_json;
@@ -84,6 +85,8 @@ pub fn generate(config: &Config) -> Result<(), Error> {
     ] {
         write_module(config, &mut tree, name, about, tokens)?;
     }
+    tree.push_str("#[cfg(feature = \"client\")]\n");
+    write_module(config, &mut tree, "client", "A typed client of the service.", client::generate(&service))?;
     fs::write(config.out_dir.join("tricord.rs"), tree)?;
     Ok(())
 }

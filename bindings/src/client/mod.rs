@@ -1,0 +1,130 @@
+//! Calling a service over any of the three wires: one typed client, generated, over one [`Transport`] per wire.
+//!
+//! What goes wrong is a [`ClientError`]: the server said no, it was not reached, or it answered with something else than
+//! the wire allows. A server's no reads the same on every wire.
+
+mod details;
+mod error;
+pub mod grpc;
+pub mod http_json;
+pub mod jsonrpc;
+mod options;
+pub mod sse;
+mod stream;
+pub mod transport;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::rpc::Rpc;
+
+pub use error::{ClientError, ServerError};
+pub use grpc::Grpc;
+pub use http_json::HttpJson;
+pub use jsonrpc::JsonRpc;
+pub use options::CallOptions;
+pub use transport::HttpClient;
+
+/// The most bytes of one answer, or of one event of a stream, that a client reads.
+pub const MAX_ANSWER: usize = 128 << 20;
+
+/// A message that can be sent and read on every wire. Every generated message is one.
+pub trait WireMessage: prost::Message + Serialize + DeserializeOwned + Clone + Default + 'static {}
+
+impl<T: prost::Message + Serialize + DeserializeOwned + Clone + Default + 'static> WireMessage for T {}
+
+/// A wire to a server: how a typed request becomes bytes there, and the answer a typed one.
+pub trait Transport: Send + Sync {
+    /// Calls an rpc that answers once.
+    fn unary<Q: WireMessage, A: WireMessage>(
+        &self,
+        rpc: &'static Rpc,
+        request: &Q,
+        options: &CallOptions,
+    ) -> impl Future<Output = Result<A, ClientError>> + Send;
+
+    /// Calls an rpc that answers with a stream; returns when the server has accepted the call.
+    fn stream<Q: WireMessage, A: WireMessage>(
+        &self,
+        rpc: &'static Rpc,
+        request: &Q,
+        options: &CallOptions,
+    ) -> impl Future<Output = Result<EventStream<A>, ClientError>> + Send;
+}
+
+/// One event of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event<T> {
+    /// Its place in the stream, to go on after it; not every wire and server tells it.
+    pub id: Option<String>,
+    /// What happened.
+    pub message: T,
+}
+
+/// The events of a stream, in order. It ends after the last event or after the first error.
+pub struct EventStream<T>(Pin<Box<dyn Stream<Item = Result<Event<T>, ClientError>> + Send>>);
+
+impl<T> EventStream<T> {
+    /// Takes any stream of events.
+    pub fn new(stream: impl Stream<Item = Result<Event<T>, ClientError>> + Send + 'static) -> Self {
+        Self(Box::pin(stream))
+    }
+}
+
+impl<T> Stream for EventStream<T> {
+    type Item = Result<Event<T>, ClientError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.as_mut().poll_next(cx)
+    }
+}
+
+impl<T> std::fmt::Debug for EventStream<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EventStream")
+    }
+}
+
+/// A wire chosen at run time.
+#[derive(Debug, Clone)]
+pub enum AnyTransport {
+    /// gRPC.
+    Grpc(Grpc),
+    /// JSON-RPC.
+    JsonRpc(JsonRpc),
+    /// HTTP+JSON.
+    HttpJson(HttpJson),
+}
+
+impl Transport for AnyTransport {
+    async fn unary<Q: WireMessage, A: WireMessage>(
+        &self,
+        rpc: &'static Rpc,
+        request: &Q,
+        options: &CallOptions,
+    ) -> Result<A, ClientError> {
+        match self {
+            Self::Grpc(wire) => wire.unary(rpc, request, options).await,
+            Self::JsonRpc(wire) => wire.unary(rpc, request, options).await,
+            Self::HttpJson(wire) => wire.unary(rpc, request, options).await,
+        }
+    }
+
+    async fn stream<Q: WireMessage, A: WireMessage>(
+        &self,
+        rpc: &'static Rpc,
+        request: &Q,
+        options: &CallOptions,
+    ) -> Result<EventStream<A>, ClientError> {
+        match self {
+            Self::Grpc(wire) => wire.stream(rpc, request, options).await,
+            Self::JsonRpc(wire) => wire.stream(rpc, request, options).await,
+            Self::HttpJson(wire) => wire.stream(rpc, request, options).await,
+        }
+    }
+}
