@@ -15,7 +15,7 @@ fn main() {
         out_dir: PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")),
     };
     if let Err(error) = tricord_codegen::generate(&config) {
-        eprintln!("error: {error}");
+        println!("cargo::error={error}");
         std::process::exit(1);
     }
 }

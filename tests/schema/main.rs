@@ -2,5 +2,10 @@
 
 mod codec;
 mod corpus;
+mod google;
 mod json_rules;
+mod parity;
+mod random;
 mod requests;
+mod round_trip;
+mod venv;
