@@ -1,6 +1,9 @@
 //! Tricord: an A2A v1.0 server. One schema, three bindings, one durable task service.
 
 pub mod agents;
+pub mod card;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod config;
 pub mod engine;
 pub mod protocol;

@@ -276,21 +276,11 @@ fn read_store(mut store: Section<'_>) -> Store {
 }
 
 /// Reads the address of a store.
-pub(super) fn store_url(text: &str) -> Result<StoreUrl, String> {
-    if let Some(path) = text.strip_prefix("sqlite:") {
-        let path = path.strip_prefix("//").unwrap_or(path);
-        if path.is_empty() {
-            return Err("names no file: write \"sqlite:tricord.db\"".to_owned());
-        }
-        return Ok(StoreUrl::Sqlite(path.into()));
+pub(crate) fn store_url(text: &str) -> Result<StoreUrl, String> {
+    if text.starts_with("postgres:") || text.starts_with("postgresql:") {
+        return Err("PostgreSQL is not built into this binary; use \"sqlite:PATH\" or \"memory:\"".to_owned());
     }
-    match text.split(':').next() {
-        Some("memory") if matches!(text, "memory:" | "memory") => Ok(StoreUrl::Memory),
-        Some("postgres" | "postgresql") => {
-            Err("PostgreSQL is not built into this binary; use \"sqlite:PATH\" or \"memory:\"".to_owned())
-        }
-        _ => Err(format!("{text:?} is no store: write \"sqlite:PATH\" or \"memory:\"")),
-    }
+    text.parse().map_err(|_| format!("{text:?} is no store: write \"sqlite:PATH\" or \"memory:\""))
 }
 
 fn read_protocol(mut protocol: Section<'_>) -> ProtocolOptions {

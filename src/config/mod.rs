@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use crate::store::StoreUrl;
 pub use load::Sources;
 pub use problem::{Problem, Problems};
 pub use value::Secret;
@@ -105,15 +106,6 @@ pub struct Store {
     pub url: StoreUrl,
     /// `keep_finished`: how long a finished task is kept; `None` for ever.
     pub keep_finished: Option<Duration>,
-}
-
-/// Which store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// `sqlite:PATH`: one file.
-    Sqlite(PathBuf),
-    /// `memory:`: gone when the process ends.
-    Memory,
 }
 
 /// `[protocol]`: how the protocol is read.

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tonic::metadata::MetadataMap;
 use tonic_prost::ProstCodec;
 
-use super::error::Code;
+use super::Code;
 use super::transport::{KEEPALIVE, connector, origin, uri, wrapped_send_error};
 use super::{CallOptions, ClientError, Event, EventStream, MAX_ANSWER, ServerError, Transport, WireMessage};
 use crate::error::Protocol;

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use super::error::Code;
+use super::Code;
 use super::sse::SseEvent;
 use super::transport::{HttpClient, excerpt, json_request, media_type, retry_after, uri};
 use super::{CallOptions, ClientError, EventStream, ServerError, Transport, WireMessage, stream};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::error::Code;
+use super::Code;
 use super::http_json::{decode, expect_event_stream};
 use super::transport::{HttpClient, collect, excerpt, json_request, media_type, retry_after, uri};
 use super::{CallOptions, ClientError, EventStream, ServerError, Transport, WireMessage, stream};

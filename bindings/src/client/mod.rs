@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 
 use crate::rpc::Rpc;
 
-pub use error::{ClientError, ServerError};
+pub use error::{ClientError, Code, ServerError};
 pub use grpc::Grpc;
 pub use http_json::HttpJson;
 pub use jsonrpc::JsonRpc;

@@ -61,8 +61,7 @@ impl HttpClient {
         match parts.status {
             StatusCode::OK => Ok(body),
             status => {
-                let mut error =
-                    super::ServerError::new(super::error::Code::Http(status.as_u16()), format!("{url}: {status}"));
+                let mut error = super::ServerError::new(super::Code::Http(status.as_u16()), format!("{url}: {status}"));
                 error.read_retry_after(retry_after(&parts.headers));
                 Err(error.into())
             }

@@ -1,0 +1,124 @@
+//! Which of a card's interfaces to call.
+
+use std::fmt;
+
+use tricord_bindings::client::{AnyTransport, ClientError, Grpc, HttpClient, HttpJson, JsonRpc};
+
+use super::ConnectError;
+use crate::protocol::PROTOCOL;
+use crate::schema::{AgentCard, AgentInterface};
+
+/// A wire that this client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// `GRPC`.
+    Grpc,
+    /// `JSONRPC`.
+    JsonRpc,
+    /// `HTTP+JSON`.
+    HttpJson,
+}
+
+impl Binding {
+    /// The name in cards.
+    pub fn name(self) -> &'static str {
+        match self {
+            Binding::Grpc => "GRPC",
+            Binding::JsonRpc => "JSONRPC",
+            Binding::HttpJson => "HTTP+JSON",
+        }
+    }
+
+    fn of(interface: &AgentInterface) -> Option<Self> {
+        [Self::Grpc, Self::JsonRpc, Self::HttpJson].into_iter().find(|b| b.name() == interface.protocol_binding)
+    }
+}
+
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An interface that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Its wire.
+    pub binding: Binding,
+    /// Its address, with a scheme on every wire.
+    pub url: String,
+    /// What to send as tenant.
+    pub tenant: String,
+}
+
+/// Takes the first interface of the card that speaks version 1 over a wire of ours, and over the wanted one if any.
+pub(super) fn choose(card: &AgentCard, address: &str, wanted: Option<Binding>) -> Result<Choice, ConnectError> {
+    for interface in &card.supported_interfaces {
+        let Some(binding) = Binding::of(interface) else { continue };
+        let version_1 = interface.protocol_version.split('.').next() == Some("1");
+        if !version_1 || wanted.is_some_and(|wanted| wanted != binding) {
+            continue;
+        }
+        let url = match binding {
+            // A gRPC interface is `host:port`; whether it speaks TLS is told by how the card was had.
+            Binding::Grpc if !interface.url.contains("://") => {
+                let scheme = if address.starts_with("https:") { "https" } else { "http" };
+                format!("{scheme}://{}", interface.url)
+            }
+            _ => interface.url.clone(),
+        };
+        return Ok(Choice { binding, url, tenant: interface.tenant.clone() });
+    }
+    let line = |i: &AgentInterface| format!("{} (version {})", i.protocol_binding, i.protocol_version);
+    let offered: Vec<_> = card.supported_interfaces.iter().map(line).collect();
+    Err(ConnectError::NoInterface {
+        wanted: wanted.map_or("GRPC, JSONRPC or HTTP+JSON", Binding::name).to_owned(),
+        offered: if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") },
+    })
+}
+
+pub(super) fn transport(http: HttpClient, choice: &Choice) -> Result<AnyTransport, ClientError> {
+    Ok(match choice.binding {
+        Binding::Grpc => AnyTransport::Grpc(Grpc::new(&choice.url, &PROTOCOL)?),
+        Binding::JsonRpc => AnyTransport::JsonRpc(JsonRpc::new(http, &choice.url, &PROTOCOL)?),
+        Binding::HttpJson => AnyTransport::HttpJson(HttpJson::new(http, &choice.url, &PROTOCOL)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(interfaces: &[(&str, &str, &str, &str)]) -> AgentCard {
+        let interface = |(binding, url, tenant, version): &(&str, &str, &str, &str)| AgentInterface {
+            url: (*url).to_owned(),
+            protocol_binding: (*binding).to_owned(),
+            tenant: (*tenant).to_owned(),
+            protocol_version: (*version).to_owned(),
+        };
+        AgentCard { supported_interfaces: interfaces.iter().map(interface).collect(), ..AgentCard::default() }
+    }
+
+    #[test]
+    fn the_first_usable_interface_is_taken() {
+        let card = card(&[
+            ("urn:other", "x", "", "1.0"),
+            ("JSONRPC", "http://a/old", "", "0.3"),
+            ("GRPC", "a:443", "t", "1.0"),
+            ("HTTP+JSON", "https://a", "", "1.1"),
+        ]);
+        let chosen = choose(&card, "https://a/.well-known/agent-card.json", None).unwrap();
+        assert_eq!(chosen, Choice { binding: Binding::Grpc, url: "https://a:443".into(), tenant: "t".into() });
+        let chosen = choose(&card, "http://a/card.json", Some(Binding::HttpJson)).unwrap();
+        assert_eq!(chosen.url, "https://a");
+    }
+
+    #[test]
+    fn a_card_without_a_usable_interface_is_told_what_it_offers() {
+        let error = choose(&card(&[("JSONRPC", "http://a", "", "0.3")]), "http://a", None).unwrap_err();
+        let text = "the card offers no interface of version 1 over GRPC, JSONRPC or HTTP+JSON; it offers: JSONRPC (version 0.3)";
+        assert_eq!(error.to_string(), text);
+        let error = choose(&card(&[]), "http://a", Some(Binding::Grpc)).unwrap_err();
+        assert_eq!(error.to_string(), "the card offers no interface of version 1 over GRPC; it offers: nothing");
+    }
+}

@@ -1,0 +1,163 @@
+//! Finding an agent by its address: reading the card, and whom to trust with the caller's credentials.
+
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderMap, HeaderName, Uri};
+use std::time::Duration;
+
+use tricord_bindings::client::{CallOptions, ClientError, HttpClient};
+use tricord_bindings::proto_json;
+
+use super::choose::{Binding, Choice};
+use crate::protocol::CARD_PATH;
+use crate::schema::AgentCard;
+
+/// How long a card may take where the caller sets no time.
+const CARD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How an agent is to be called.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The wire; otherwise the card's first that can be used.
+    pub binding: Option<Binding>,
+    /// Headers for the card and for every call, such as `Authorization`.
+    pub headers: HeaderMap,
+    /// Hosts that the card may name and that are given the headers too, beside the card's own.
+    pub trusted_hosts: Vec<String>,
+    /// Options of every call. [`Settings::with_headers`] puts the headers into them.
+    pub options: CallOptions,
+}
+
+impl Settings {
+    /// Sets headers, for the card and for every call.
+    #[must_use]
+    pub fn with_headers(mut self, headers: HeaderMap) -> Self {
+        for (name, value) in &headers {
+            self.options = self.options.header(name.clone(), value.clone());
+        }
+        self.headers.extend(headers);
+        self
+    }
+}
+
+/// Why an agent cannot be called.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ConnectError {
+    /// The card was not had, or the interface's address is none.
+    #[error(transparent)]
+    Call(#[from] ClientError),
+    /// What is at the card's address is not a card.
+    #[error("{url} is no agent card: {why}")]
+    NotACard {
+        /// The address.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The card's interfaces are of other versions or wires.
+    #[error("the card offers no interface of version 1 over {wanted}; it offers: {offered}")]
+    NoInterface {
+        /// The wires that would do.
+        wanted: String,
+        /// What the card has.
+        offered: String,
+    },
+    /// The card sends calls to another host, which would get the caller's credentials.
+    #[error(
+        "the card of {card} sends calls to {host}, which would get your {header} header; trust {host} if that is right"
+    )]
+    Untrusted {
+        /// The card's host.
+        card: String,
+        /// The interface's host.
+        host: String,
+        /// A header that holds credentials.
+        header: String,
+    },
+}
+
+/// Reads a card; gives it with the address that it was read from.
+///
+/// # Errors
+/// When nobody answers, or not with a card.
+pub async fn read_card(http: &HttpClient, url: &str, settings: &Settings) -> Result<(AgentCard, String), ConnectError> {
+    let address = card_address(url);
+    let wait = settings.options.wait().unwrap_or(CARD_TIMEOUT);
+    let json = http.get(&address, settings.headers.clone(), Some(wait)).await?;
+    let not_a_card = |why: String| ConnectError::NotACard { url: address.clone(), why };
+    let card: AgentCard = proto_json::decode(&json).map_err(|error| not_a_card(error.to_string()))?;
+    if card.name.is_empty() && card.supported_interfaces.is_empty() {
+        return Err(not_a_card("it has neither a name nor interfaces".to_owned()));
+    }
+    Ok((card, address))
+}
+
+/// An address that ends like a document is the card's own; any other is the agent's.
+fn card_address(url: &str) -> String {
+    let path = url.split(['?', '#']).next().unwrap_or(url);
+    if path.ends_with(".json") {
+        return url.to_owned();
+    }
+    format!("{}{CARD_PATH}", path.trim_end_matches('/'))
+}
+
+/// Credentials go to the host that was named by the caller, not to whom that host names.
+pub(super) fn check_trust(address: &str, choice: &Choice, settings: &Settings) -> Result<(), ConnectError> {
+    let Some(header) = settings.headers.keys().find(|name| holds_credentials(name)) else { return Ok(()) };
+    let place = |url: &str| {
+        let uri: Uri = url.parse().unwrap_or_default();
+        (uri.host().unwrap_or_default().to_ascii_lowercase(), uri.scheme_str() == Some("https"))
+    };
+    let (card, card_secure) = place(address);
+    let (host, secure) = place(&choice.url);
+    let same = card == host || (is_loopback(&card) && is_loopback(&host));
+    let trusted = settings.trusted_hosts.iter().any(|trusted| trusted.eq_ignore_ascii_case(&host));
+    if (same && (secure || !card_secure)) || trusted {
+        return Ok(());
+    }
+    let host = if secure { host } else { format!("{host} (without TLS)") };
+    Err(ConnectError::Untrusted { card, host, header: header.to_string() })
+}
+
+fn holds_credentials(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    *name == AUTHORIZATION
+        || *name == COOKIE
+        || ["key", "token", "secret", "auth"].iter().any(|word| text.contains(word))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn the_card_is_behind_the_agents_address_or_is_the_address() {
+        let behind = "http://a/x/.well-known/agent-card.json";
+        assert_eq!(card_address("http://a/x"), behind);
+        assert_eq!(card_address("http://a/x/"), behind);
+        assert_eq!(card_address(behind), behind);
+        assert_eq!(card_address("http://a/cards/b.json?v=1"), "http://a/cards/b.json?v=1");
+    }
+
+    #[test]
+    fn credentials_stay_with_the_host_that_was_named() {
+        let choice = |url: &str| Choice { binding: Binding::JsonRpc, url: url.into(), tenant: String::new() };
+        let card = "https://a.example/.well-known/agent-card.json";
+        let open = Settings::default();
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
+        let secret = Settings::default().with_headers(headers);
+        assert_eq!(check_trust(card, &choice("https://b.example"), &open), Ok(()));
+        assert_eq!(check_trust(card, &choice("https://A.example:444/x"), &secret), Ok(()));
+        for elsewhere in ["https://b.example", "http://a.example"] {
+            assert!(matches!(check_trust(card, &choice(elsewhere), &secret), Err(ConnectError::Untrusted { .. })));
+        }
+        let trusting = Settings { trusted_hosts: vec!["b.example".into()], ..secret.clone() };
+        assert_eq!(check_trust(card, &choice("https://b.example"), &trusting), Ok(()));
+        assert_eq!(check_trust("http://localhost/c.json", &choice("http://127.0.0.1:9"), &secret), Ok(()));
+    }
+}

@@ -1,0 +1,148 @@
+//! Calling A2A agents: find the card, choose an interface, send messages, follow tasks.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use tricord::client::{Client, Settings};
+//! use tricord::schema::{GetTaskRequest, Task};
+//!
+//! let agent = Client::connect("http://127.0.0.1:8080", Settings::default()).await?;
+//! let task: Task = agent.get_task(GetTaskRequest { id: "0198…".into(), ..Default::default() }).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod choose;
+mod discover;
+mod follow;
+
+use tricord_bindings::client::{AnyTransport, CallOptions, ClientError, EventStream, HttpClient};
+
+use crate::schema::{
+    A2aServiceClient, AgentCard, CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
+    SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
+};
+
+pub use choose::{Binding, Choice};
+pub use discover::{ConnectError, Settings, read_card};
+pub use follow::Follow;
+
+/// An agent that was found.
+#[derive(Debug, Clone)]
+pub struct Client {
+    service: A2aServiceClient<AnyTransport>,
+    card: AgentCard,
+    choice: Choice,
+    options: CallOptions,
+}
+
+impl Client {
+    /// Reads the agent's card and chooses an interface; nothing is called yet.
+    ///
+    /// `url` is where the agent is (`/.well-known/agent-card.json` is put behind it) or the card's own address.
+    ///
+    /// # Errors
+    /// When the card cannot be read, or no interface of it can be used.
+    pub async fn connect(url: &str, settings: Settings) -> Result<Self, ConnectError> {
+        let http = HttpClient::new();
+        let (card, address) = read_card(&http, url, &settings).await?;
+        let choice = choose::choose(&card, &address, settings.binding)?;
+        discover::check_trust(&address, &choice, &settings)?;
+        let transport = choose::transport(http, &choice).map_err(ConnectError::Call)?;
+        Ok(Self { service: A2aServiceClient::new(transport), card, choice, options: settings.options })
+    }
+
+    /// The agent's card.
+    pub fn card(&self) -> &AgentCard {
+        &self.card
+    }
+
+    /// The interface that is called.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// The generated client, for calls that need options of their own; it does not fill in the tenant.
+    pub fn service(&self) -> &A2aServiceClient<AnyTransport> {
+        &self.service
+    }
+
+    /// The options that every call is made with.
+    pub fn options(&self) -> &CallOptions {
+        &self.options
+    }
+
+    /// The interface's tenant where a request names none.
+    fn tenant(&self, tenant: &mut String) {
+        if tenant.is_empty() {
+            self.choice.tenant.clone_into(tenant);
+        }
+    }
+
+    /// Sends a message and waits for the answer.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub async fn send(&self, mut request: SendMessageRequest) -> Result<SendMessageResponse, ClientError> {
+        self.tenant(&mut request.tenant);
+        self.service.send_message(&request, &self.options).await
+    }
+
+    /// Sends a message and follows what comes of it, over broken connections too.
+    ///
+    /// # Errors
+    /// Those of the call, before the stream begins.
+    pub async fn stream(&self, mut request: SendMessageRequest) -> Result<Follow, ClientError> {
+        self.tenant(&mut request.tenant);
+        let events = self.service.send_streaming_message(&request, &self.options).await?;
+        Ok(Follow::of_message(self.clone(), events))
+    }
+
+    /// Follows a task, over broken connections too; after the event of this id, where one is given.
+    ///
+    /// # Errors
+    /// Those of the call, before the stream begins.
+    pub async fn follow(&self, task: &str, last_event_id: Option<&str>) -> Result<Follow, ClientError> {
+        let events = self.subscribe(task, last_event_id).await?;
+        Ok(Follow::of_task(self.clone(), task.to_owned(), last_event_id.map(str::to_owned), events))
+    }
+
+    async fn subscribe(
+        &self,
+        task: &str,
+        last_event_id: Option<&str>,
+    ) -> Result<EventStream<StreamResponse>, ClientError> {
+        let request = SubscribeToTaskRequest { tenant: self.choice.tenant.clone(), id: task.to_owned() };
+        let options = match last_event_id {
+            Some(id) => self.options.clone().last_event_id(id)?,
+            None => self.options.clone(),
+        };
+        self.service.subscribe_to_task(&request, &options).await
+    }
+
+    /// Reads a task.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub async fn get_task(&self, mut request: GetTaskRequest) -> Result<Task, ClientError> {
+        self.tenant(&mut request.tenant);
+        self.service.get_task(&request, &self.options).await
+    }
+
+    /// Reads a page of tasks.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub async fn list_tasks(&self, mut request: ListTasksRequest) -> Result<ListTasksResponse, ClientError> {
+        self.tenant(&mut request.tenant);
+        self.service.list_tasks(&request, &self.options).await
+    }
+
+    /// Ends a task.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub async fn cancel_task(&self, mut request: CancelTaskRequest) -> Result<Task, ClientError> {
+        self.tenant(&mut request.tenant);
+        self.service.cancel_task(&request, &self.options).await
+    }
+}
