@@ -1,0 +1,222 @@
+//! The arrows of the architecture, held by reading the code: who may name whom.
+//!
+//! server → service → engine → {store, agents} → task → schema → bindings. A module may name what stands under it, as far down
+//! as it likes, and nothing else. `task` is pure, and the two crates under `bindings` know no name of the protocol.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// For each module of the root package, the other ones that it may name. What is not under a module of the picture (a
+/// configuration, a card) is under those that are handed it.
+const MAY_NAME: &[(&str, &[&str])] = &[
+    ("schema", &[]),
+    ("protocol", &["schema"]),
+    ("task", &["schema", "protocol"]),
+    ("config", &["protocol", "schema"]),
+    ("auth", &["config", "protocol"]),
+    ("telemetry", &["config"]),
+    ("client", &["schema", "protocol"]),
+    ("card", &["config", "schema", "protocol"]),
+    ("store", &["task", "schema", "protocol"]),
+    ("agents", &["config", "task", "schema", "protocol", "client"]),
+    ("push", &["config", "store", "task", "schema", "protocol"]),
+    ("engine", &["store", "agents", "push", "task", "schema", "protocol"]),
+    ("service", &["engine", "store", "agents", "push", "auth", "card", "config", "task", "schema", "protocol"]),
+    (
+        "server",
+        &[
+            "service",
+            "engine",
+            "store",
+            "agents",
+            "push",
+            "auth",
+            "card",
+            "config",
+            "telemetry",
+            "task",
+            "schema",
+            "protocol",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "server",
+            "service",
+            "engine",
+            "store",
+            "agents",
+            "push",
+            "auth",
+            "card",
+            "client",
+            "config",
+            "telemetry",
+            "task",
+            "schema",
+            "protocol",
+        ],
+    ),
+];
+
+#[test]
+fn every_module_names_only_what_stands_under_it() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        let Some(module) = file.module() else { continue };
+        let Some((_, allowed)) = MAY_NAME.iter().find(|(name, _)| *name == module) else {
+            wrong.push(format!("src/{module}: not in the picture; give it a line in MAY_NAME"));
+            continue;
+        };
+        for named in file.named_modules() {
+            let known = MAY_NAME.iter().any(|(name, _)| *name == named);
+            if known && named != module && !allowed.contains(&named.as_str()) {
+                wrong.push(format!("{}: {module} must not name {named}", file.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_picture_has_no_cycle() {
+    let mut placed: BTreeSet<&str> = BTreeSet::new();
+    while placed.len() < MAY_NAME.len() {
+        let next =
+            MAY_NAME.iter().find(|(name, under)| !placed.contains(name) && under.iter().all(|u| placed.contains(u)));
+        placed.insert(next.unwrap_or_else(|| panic!("a cycle above {placed:?}")).0);
+    }
+}
+
+#[test]
+fn the_task_module_is_pure() {
+    let impure =
+        ["tokio", "futures", "std::fs", "std::io", "std::net", "std::process", "std::thread", "rusqlite", "::now("];
+    for file in sources("src").into_iter().filter(|f| f.module().as_deref() == Some("task")) {
+        for word in impure {
+            assert!(!file.code.contains(word), "{} names {word}; tasks are computed, not done", file.path);
+        }
+    }
+}
+
+#[test]
+fn the_bindings_know_no_name_of_the_protocol() {
+    for file in sources("bindings/src").into_iter().chain(sources("bindings/codegen/src")) {
+        let lower = file.code.to_lowercase();
+        for word in ["a2a", "agent-card", "agentcard", "tricord::", "crate::schema"] {
+            assert!(!lower.contains(word), "{} says {word}", file.path);
+        }
+        // `std::task` is Rust's; a type of that name would be the protocol's.
+        let task = identifiers(&file.code).any(|word| word.starts_with("Task") || word.starts_with("TASK"));
+        assert!(!task, "{} names a task", file.path);
+    }
+}
+
+#[test]
+fn every_file_says_in_its_first_line_what_it_is_about() {
+    for file in ["src", "bindings/src", "bindings/codegen/src", "tests", "build.rs"].into_iter().flat_map(sources) {
+        assert!(file.text.starts_with("//! "), "{}: no `//!` in the first line", file.path);
+    }
+}
+
+/// A file of Rust.
+struct Source {
+    path: String,
+    text: String,
+    /// The text without comments and without its tests, which may name what they set up.
+    code: String,
+    /// Where it stands in the crate: `["store", "sqlite", "read"]`.
+    place: Vec<String>,
+}
+
+impl Source {
+    /// The module of the root that it belongs to; the crate's own files belong to none.
+    fn module(&self) -> Option<String> {
+        self.place.first().cloned()
+    }
+
+    /// The first name of every path that begins at the crate's root.
+    fn named_modules(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let roots = ["crate::".to_owned(), "super::".repeat(self.place.len())];
+        for root in roots.iter().filter(|root| !root.is_empty()) {
+            for (at, _) in self.code.match_indices(root.as_str()) {
+                let rest = &self.code[at + root.len()..];
+                match rest.strip_prefix('{') {
+                    Some(group) => found.extend(first_names(group)),
+                    None => found.extend(identifiers(rest).next().map(str::to_owned)),
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The first names of the entries of a `use` group whose opening brace was read.
+fn first_names(group: &str) -> Vec<String> {
+    let (mut depth, mut names, mut fresh) = (0, Vec::new(), true);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => fresh = true,
+            c if fresh && depth == 0 && c.is_ascii_alphabetic() => {
+                names.extend(identifiers(&group[at..]).next().map(str::to_owned));
+                fresh = false;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn identifiers(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// The Rust files in a folder of the repository, or the one file.
+fn sources(folder: &str) -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let base = root.join(folder);
+    let mut files = Vec::new();
+    collect(&base, &mut files);
+    assert!(!files.is_empty(), "no Rust in {folder}");
+    files.into_iter().map(|path| read(root, &base, &path)).collect()
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        let entries = fs::read_dir(path).expect("a folder is read");
+        entries.for_each(|entry| collect(&entry.expect("an entry is read").path(), files));
+    } else if path.extension().is_some_and(|e| e == "rs") {
+        files.push(path.to_owned());
+    }
+}
+
+fn read(root: &Path, base: &Path, path: &Path) -> Source {
+    let text = fs::read_to_string(path).expect("a source is read");
+    let inside = path.strip_prefix(base).expect("it is in the folder").with_extension("");
+    let mut place: Vec<String> = inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let tests = place.last().is_some_and(|last| last == "tests");
+    if place.last().is_some_and(|last| last == "mod")
+        || matches!(place.as_slice(), [one] if one == "lib" || one == "main")
+    {
+        place.pop();
+    }
+    let code = if tests { String::new() } else { without_tests_and_comments(&text) };
+    let path = path.strip_prefix(root).expect("it is in the repository").display().to_string();
+    Source { path, text, code, place }
+}
+
+/// Tests stand at a file's end. A `//` after a quote is taken for part of a string, such as a URL.
+fn without_tests_and_comments(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let code = text[..end].lines().map(|line| match line.find("//") {
+        Some(at) if !line[..at].contains('"') => &line[..at],
+        _ => line,
+    });
+    code.collect::<Vec<_>>().join("\n")
+}
