@@ -21,6 +21,7 @@ const fn protocol(absent_version: &'static str) -> Protocol {
     Protocol {
         error_domain: "a2a-protocol.org",
         version_header: "a2a-version",
+        version_header_label: "A2A-Version",
         versions: &[VERSION],
         absent_version,
         extensions_header: "a2a-extensions",

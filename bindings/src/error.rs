@@ -65,6 +65,8 @@ pub struct Protocol {
     pub error_domain: &'static str,
     /// The header, metadata key and query parameter that names the protocol version, lower case.
     pub version_header: &'static str,
+    /// The same name as people write it, for messages: `X-Version`.
+    pub version_header_label: &'static str,
     /// The versions served, as `Major.Minor`, the newest first.
     pub versions: &'static [&'static str],
     /// The version that a request without one means.
@@ -219,6 +221,24 @@ impl Error {
     /// The `Allow` list.
     pub fn allow(&self) -> Option<&str> {
         self.0.allow.as_deref()
+    }
+}
+
+impl Error {
+    /// Adds the headers that an HTTP answer with this error carries.
+    pub(crate) fn add_headers(&self, headers: &mut http::HeaderMap) {
+        use http::header::{ALLOW, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+
+        let mut add = |name, value: Option<&str>| {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        };
+        add(ALLOW, self.allow());
+        add(WWW_AUTHENTICATE, self.challenge());
+        if let Some(after) = self.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(crate::details::retry_seconds(after)));
+        }
     }
 }
 

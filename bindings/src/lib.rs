@@ -4,17 +4,29 @@
 //! a typed request; the answer comes back as a [`Reply`], [`Events`] or an [`Error`] and leaves as bytes again. The three
 //! wires are three files with the same functions in the same order, so that their differences can be read side by side.
 
+pub mod body;
 pub mod call;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod details;
 pub mod error;
+pub mod grpc;
+pub mod host;
+pub mod http_json;
+pub mod jsonrpc;
 pub mod proto_json;
+pub mod query;
 pub mod reply;
 pub mod rpc;
+mod sse;
+#[cfg(test)]
+mod testing;
 pub mod wkt;
 
+pub use body::Body;
 pub use call::{Call, Identity, Principal, Wire};
 pub use error::{Error, Kind, Protocol, Violation};
+pub use host::{Door, Host, Settings};
 pub use proto_json::Validate;
 pub use reply::{Encoded, EventId, Events, Reply};
 pub use rpc::{HttpRule, Rpc};

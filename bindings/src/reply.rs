@@ -132,6 +132,25 @@ impl<T> Reply<T> {
     }
 }
 
+impl<T: serde::Serialize> Reply<T> {
+    /// Writes the message as ProtoJSON: serialised in place, or copied if it was encoded before.
+    ///
+    /// # Errors
+    /// When the message holds what JSON cannot, such as an infinite number.
+    pub fn write_json(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        match self {
+            Reply::Owned(value) => serde_json::to_writer(out, value).map_err(|error| {
+                tracing::error!(%error, "an answer cannot be written as JSON");
+                Error::internal()
+            }),
+            Reply::Shared { message, .. } => {
+                out.extend_from_slice(message.json());
+                Ok(())
+            }
+        }
+    }
+}
+
 impl<T> From<T> for Reply<T> {
     fn from(value: T) -> Self {
         Self::Owned(value)

@@ -4,9 +4,13 @@
 //! service and the field that selects a scope, and includes what was written.
 
 pub mod client;
+pub mod grpc;
+pub mod http_rules;
+pub mod jsonrpc;
 pub mod messages;
 pub mod model;
 pub mod proto_json;
+pub mod requests;
 pub mod schema;
 pub mod service;
 pub mod validate;
@@ -82,6 +86,10 @@ pub fn generate(config: &Config) -> Result<(), Error> {
         ("proto_json", "ProtoJSON of every message.", proto_json::generate(schema.pool(), config)?),
         ("validate", "What requests have to hold.", validate::generate(schema.pool(), &service, config)?),
         ("service", "The service as a trait.", service::generate(&service)),
+        ("requests", "Requests as the wires see them.", requests::generate(&service, config)?),
+        ("grpc", "The service over gRPC.", grpc::generate(&service)),
+        ("jsonrpc", "The service over JSON-RPC.", jsonrpc::generate(&service)),
+        ("http_json", "The service over HTTP+JSON.", http_rules::generate(&service)?),
     ] {
         write_module(config, &mut tree, name, about, tokens)?;
     }

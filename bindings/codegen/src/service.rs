@@ -18,7 +18,8 @@ pub fn generate(service: &Service) -> TokenStream {
     let methods = service.rpcs.iter().map(method);
     let table = service.rpcs.iter().map(entry);
     quote! {
-        use ::tricord_bindings::{Call, Error, Events, HttpRule, Reply, Rpc};
+        use ::std::sync::Arc;
+        use ::tricord_bindings::{Call, Door, Error, Events, Host, HttpRule, Protocol, Reply, Rpc, Settings};
 
         #docs
         ///
@@ -31,6 +32,16 @@ pub fn generate(service: &Service) -> TokenStream {
             /// What a client that may not call this, or not like this, is told.
             fn admit(&self, call: &mut Call, scope: &str) -> Result<(), Error>;
             #(#methods)*
+        }
+
+        /// Puts a service behind the door, ready for its wires.
+        pub fn host<S: #name>(
+            service: Arc<S>,
+            protocol: &'static Protocol,
+            door: impl Door,
+            settings: Settings,
+        ) -> Arc<Host<S>> {
+            Host::new(service, S::admit, protocol, door, settings)
         }
 
         /// The rpcs of the service, in the schema's order.

@@ -1,0 +1,134 @@
+//! What the wires need of request messages: their scope, and their fields out of a query string.
+
+use heck::ToSnakeCase;
+use proc_macro2::TokenStream;
+use prost_reflect::{Cardinality, FieldDescriptor, Kind};
+use quote::quote;
+
+use crate::model::{Rpc, Service, ident, refuse};
+use crate::{Config, Error};
+
+/// Writes `Request` for every request, and `FromQuery` for those that an HTTP rule reads from a query string.
+///
+/// # Errors
+/// When a request that has to come out of a query string has a field that cannot.
+pub fn generate(service: &Service, config: &Config) -> Result<TokenStream, Error> {
+    let mut requests = TokenStream::new();
+    for (index, rpc) in service.rpcs.iter().enumerate() {
+        let same = |other: &&Rpc| other.input.full_name() == rpc.input.full_name();
+        if !service.rpcs[..index].iter().any(|other| same(&other)) {
+            requests.extend(request(rpc, config));
+            if let Some(asking) =
+                service.rpcs.iter().filter(same).find(|rpc| rpc.rules.iter().any(|r| r.body.is_empty()))
+            {
+                requests.extend(from_query(asking)?);
+            }
+        }
+    }
+    Ok(quote! {
+        use ::tricord_bindings::Violation;
+        use ::tricord_bindings::host::{Request, Scope};
+        use ::tricord_bindings::query::{self, FromQuery, Set};
+
+        #requests
+    })
+}
+
+fn request(rpc: &Rpc, config: &Config) -> TokenStream {
+    let name = &config.scope_field;
+    let (Some(field), input) = (rpc.input.get_field_by_name(name), &rpc.input_type) else { return TokenStream::new() };
+    let (json, number, member) = (field.json_name(), field.number(), member(&field));
+    quote! {
+        impl Request for #input {
+            const SCOPE: Scope = Scope { json: #json, name: #name, number: #number };
+
+            fn scope(&self) -> &str {
+                &self.#member
+            }
+
+            fn scope_mut(&mut self) -> &mut String {
+                &mut self.#member
+            }
+        }
+    }
+}
+
+fn from_query(rpc: &Rpc) -> Result<TokenStream, Error> {
+    let input = &rpc.input_type;
+    let arms =
+        rpc.input.fields().enumerate().map(|(index, field)| arm(rpc, &field, index)).collect::<Result<Vec<_>, _>>()?;
+    Ok(quote! {
+        impl FromQuery for #input {
+            fn set(&mut self, name: &str, value: &str) -> Result<Set, Violation> {
+                match name {
+                    #(#arms)*
+                    _ => Ok(Set::Unknown),
+                }
+            }
+        }
+    })
+}
+
+fn arm(rpc: &Rpc, field: &FieldDescriptor, index: usize) -> Result<TokenStream, Error> {
+    let (json, name, member) = (field.json_name(), field.name(), member(field));
+    let value = value(rpc, field)?;
+    let assign = if field.is_list() {
+        quote!(self.#member.push(#value); Ok(Set::Added))
+    } else {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let value = if field.cardinality() == Cardinality::Optional && field.supports_presence() {
+            quote!(Some(#value))
+        } else {
+            value
+        };
+        quote!(self.#member = #value; Ok(Set::Once(#index)))
+    };
+    let names = if json == name { quote!(#json) } else { quote!(#json | #name) };
+    Ok(quote!(#names => { #assign }))
+}
+
+/// The expression that makes the field's value out of `value`.
+fn value(rpc: &Rpc, field: &FieldDescriptor) -> Result<TokenStream, Error> {
+    let json = field.json_name();
+    let cannot = |what: &str| {
+        let problem =
+            format!("its HTTP rule has no body, but {what} `{}` cannot stand in a query string", field.name());
+        Err(refuse(&rpc.name, problem))
+    };
+    if field.is_map() {
+        return cannot("the map");
+    }
+    if field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic()) {
+        return cannot("the oneof member");
+    }
+    let parse = |rust: &str, expected: &str| {
+        let rust = ident(rust);
+        quote!(query::parse::<#rust>(#json, value, #expected)?)
+    };
+    Ok(match field.kind() {
+        Kind::String => quote!(value.to_owned()),
+        Kind::Bool => parse("bool", "true or false"),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => parse("i32", "a whole number"),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => parse("i64", "a whole number"),
+        Kind::Uint32 | Kind::Fixed32 => parse("u32", "a whole number, not negative"),
+        Kind::Uint64 | Kind::Fixed64 => parse("u64", "a whole number, not negative"),
+        Kind::Float => parse("f32", "a number"),
+        Kind::Double => parse("f64", "a number"),
+        Kind::Enum(known) => {
+            let known = known.values().map(|value| {
+                let (name, number) = (value.name().to_owned(), value.number());
+                quote!((#name, #number))
+            });
+            quote!(query::parse_enum(#json, value, &[#(#known),*])?)
+        }
+        Kind::Message(message) if message.full_name() == "google.protobuf.Timestamp" => {
+            quote!(query::parse_json_string::<::tricord_bindings::wkt::Timestamp>(#json, value)?)
+        }
+        Kind::Message(_) => return cannot("the message"),
+        Kind::Bytes => return cannot("the bytes field"),
+    })
+}
+
+fn member(field: &FieldDescriptor) -> proc_macro2::Ident {
+    ident(&field.name().to_snake_case())
+}

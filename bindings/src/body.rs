@@ -1,0 +1,290 @@
+//! Bodies: a request's, read whole within limits, and a response's, of one piece or of many.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, EXPECT};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+
+use crate::error::{Error, kinds};
+
+/// Any error of a body's source.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response's body. Whole answers are not boxed.
+pub enum Body {
+    /// One piece, or nothing.
+    Full(Option<Bytes>),
+    /// Many pieces, as they come.
+    Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+    /// What tonic made.
+    Grpc(tonic::body::Body),
+}
+
+impl Body {
+    /// No body.
+    pub fn empty() -> Self {
+        Self::Full(None)
+    }
+
+    /// A body of many pieces.
+    pub fn stream(body: impl http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static) -> Self {
+        Self::Stream(Box::pin(body))
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        let bytes = bytes.into();
+        Self::Full((!bytes.is_empty()).then_some(bytes))
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Body::Full(_) => "Body::Full",
+            Body::Stream(_) => "Body::Stream",
+            Body::Grpc(_) => "Body::Grpc",
+        })
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        match &mut *self {
+            Body::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Stream(body) => body.as_mut().poll_frame(cx),
+            Body::Grpc(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Body::Full(bytes) => bytes.is_none(),
+            Body::Stream(body) => body.is_end_stream(),
+            Body::Grpc(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Body::Stream(body) => body.size_hint(),
+            Body::Grpc(body) => body.size_hint(),
+        }
+    }
+}
+
+/// Bytes of request bodies that may be held at one time, over all connections.
+#[derive(Debug)]
+pub struct Budget {
+    free: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of so many bytes.
+    pub fn new(bytes: usize) -> Arc<Self> {
+        Arc::new(Self { free: AtomicUsize::new(bytes) })
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        self.free.try_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes)).is_ok()
+    }
+}
+
+/// A share of a [`Budget`], given back when dropped.
+#[derive(Debug)]
+pub struct Held {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Held {
+    pub(crate) fn none(budget: &Arc<Budget>) -> Self {
+        Self { budget: budget.clone(), bytes: 0 }
+    }
+
+    /// Takes more of the budget.
+    ///
+    /// # Errors
+    /// [`kinds::UNAVAILABLE`] when nothing is left.
+    pub(crate) fn more(&mut self, bytes: usize) -> Result<(), Error> {
+        if !self.budget.take(bytes) {
+            return Err(Error::unavailable("too many request bytes at once", Duration::from_secs(1)));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.free.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// How request bodies are read.
+#[derive(Debug, Clone)]
+pub struct BodyLimits {
+    /// The longest body, in bytes.
+    pub bytes: usize,
+    /// How long a body may take to arrive.
+    pub time: Duration,
+    /// What all bodies together may hold.
+    pub budget: Arc<Budget>,
+}
+
+impl Default for BodyLimits {
+    /// 16 MiB, 60 s, and 256 MiB for all.
+    fn default() -> Self {
+        Self { bytes: 16 << 20, time: Duration::from_secs(60), budget: Budget::new(256 << 20) }
+    }
+}
+
+impl BodyLimits {
+    /// Judges the length that the headers announce, before anything is read.
+    ///
+    /// # Errors
+    /// [`kinds::TOO_LARGE`].
+    pub fn announced(&self, headers: &HeaderMap) -> Result<(), Error> {
+        let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(()) };
+        let length = length.to_str().ok().and_then(|text| text.parse::<u64>().ok());
+        if length.is_some_and(|length| length > self.bytes as u64) {
+            return Err(self.too_large());
+        }
+        Ok(())
+    }
+
+    /// Reads a body to its end. One that came in one piece is not copied.
+    ///
+    /// # Errors
+    /// [`kinds::TOO_LARGE`] as soon as the limit is passed, [`kinds::UNAVAILABLE`] when all bodies together hold too much,
+    /// [`kinds::INVALID_REQUEST`] when it breaks off or takes too long.
+    pub async fn read<B>(&self, body: &mut B) -> Result<(Bytes, Held), Error>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let mut held = Held::none(&self.budget);
+        let bytes = tokio::time::timeout(self.time, self.collect(body, &mut held))
+            .await
+            .map_err(|_| Error::new(&kinds::INVALID_REQUEST, "the body did not arrive in time"))??;
+        Ok((bytes, held))
+    }
+
+    async fn collect<B>(&self, body: &mut B, held: &mut Held) -> Result<Bytes, Error>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let mut first = Bytes::new();
+        let mut all = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| Error::new(&kinds::INVALID_REQUEST, "the body broke off"))?;
+            let Ok(piece) = frame.into_data() else { continue };
+            if first.len().max(all.len()) + piece.len() > self.bytes {
+                return Err(self.too_large());
+            }
+            held.more(piece.len())?;
+            if first.is_empty() && all.is_empty() {
+                first = piece;
+                continue;
+            }
+            if all.is_empty() {
+                let expected = body.size_hint().lower().min(self.bytes as u64);
+                all.reserve(first.len() + piece.len() + usize::try_from(expected).unwrap_or(0));
+                all.extend_from_slice(&first);
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(if all.is_empty() { first } else { Bytes::from(all) })
+    }
+
+    pub(crate) fn too_large(&self) -> Error {
+        Error::new(&kinds::TOO_LARGE, format!("the request is larger than {} bytes", self.bytes))
+    }
+}
+
+/// Reads on for a while what a client still sends, and throws it away. Closing a connection with unread input resets it,
+/// and the client would lose the answer that says why.
+pub fn discard<B>(headers: &HeaderMap, mut body: B)
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+{
+    if body.is_end_stream() || headers.contains_key(EXPECT) {
+        return;
+    }
+    let rest = async move { while let Some(Ok(_)) = body.frame().await {} };
+    tokio::spawn(tokio::time::timeout(Duration::from_secs(10), rest));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::{Full, StreamBody};
+
+    fn pieces(
+        pieces: &[&'static str],
+    ) -> StreamBody<impl futures::Stream<Item = Result<Frame<Bytes>, std::io::Error>> + Unpin> {
+        let frames: Vec<_> = pieces.iter().map(|p| Ok(Frame::data(Bytes::from_static(p.as_bytes())))).collect();
+        StreamBody::new(futures::stream::iter(frames))
+    }
+
+    fn limits(bytes: usize, budget: usize) -> BodyLimits {
+        BodyLimits { bytes, budget: Budget::new(budget), ..BodyLimits::default() }
+    }
+
+    #[tokio::test]
+    async fn one_piece_is_handed_on_and_many_are_joined() {
+        let limits = limits(10, 100);
+        let whole = Bytes::from_static(b"hello");
+        let (read, _held) = limits.read(&mut Full::new(whole.clone())).await.unwrap();
+        assert_eq!(read.as_ptr(), whole.as_ptr(), "not copied");
+        let (read, _held) = limits.read(&mut pieces(&["ab", "", "cd", "ef"])).await.unwrap();
+        assert_eq!(read, "abcdef");
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_at_the_piece_that_passes_it() {
+        let mut body = pieces(&["abcd", "ef", "gh"]);
+        let error = limits(5, 100).read(&mut body).await.unwrap_err();
+        assert_eq!(error.kind().reason, "TOO_LARGE");
+        assert!(body.frame().await.is_some(), "what follows was not read");
+    }
+
+    #[tokio::test]
+    async fn the_budget_of_all_bodies_is_given_back() {
+        let limits = limits(10, 8);
+        let (_, held) = limits.read(&mut pieces(&["abcdef"])).await.unwrap();
+        let error = limits.read(&mut pieces(&["abcdef"])).await.unwrap_err();
+        assert_eq!(error.kind().reason, "UNAVAILABLE");
+        drop(held);
+        assert!(limits.read(&mut pieces(&["abcdef"])).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let mut body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
+        let error = limits(5, 5).read(&mut body).await.unwrap_err();
+        assert_eq!(error.kind().reason, "INVALID_REQUEST");
+    }
+
+    #[test]
+    fn an_announced_length_is_judged_before_reading() {
+        let mut headers = HeaderMap::new();
+        assert!(limits(5, 5).announced(&headers).is_ok());
+        headers.insert(CONTENT_LENGTH, "6".parse().unwrap());
+        assert_eq!(limits(5, 5).announced(&headers).unwrap_err().kind().reason, "TOO_LARGE");
+    }
+}

@@ -1,0 +1,428 @@
+//! JSON-RPC 2.0 over HTTP POST: request in, reply out, error out, stream out.
+//!
+//! jsonrpsee's `RpcModule` is the table of methods. The envelope is ours: ids go back as they came, and neither the
+//! parameters nor the answers pass through a JSON value in between. Both travel in one [`Exchange`] that a method's
+//! callback finds in its extensions.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
+use http::{Extensions, HeaderMap, Response, StatusCode};
+use jsonrpsee::ConnectionId;
+use jsonrpsee::RpcModule;
+use jsonrpsee::core::server::{MethodCallback, MethodResponse};
+use jsonrpsee::types::{Id, Params};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::body::{Body, Held, discard};
+use crate::call::{Call, Principal, Wire, version};
+use crate::details::{Detail, details};
+use crate::error::{Error, Protocol, kinds};
+use crate::host::{Admitted, Host, Request, bind, scope_in_json};
+use crate::http_json::is_json;
+use crate::reply::{Events, Reply};
+use crate::{proto_json, sse};
+
+/// The longest id that is echoed, in bytes.
+const MAX_ID: usize = 4096;
+
+/// The methods of a service, by their names.
+pub struct JsonRpc<S> {
+    host: Arc<Host<S>>,
+    methods: RpcModule<()>,
+}
+
+impl<S> std::fmt::Debug for JsonRpc<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.methods.method_names()).finish()
+    }
+}
+
+impl<S: Send + Sync + 'static> JsonRpc<S> {
+    /// No methods yet.
+    pub fn new(host: Arc<Host<S>>) -> Self {
+        Self { host, methods: RpcModule::new(()) }
+    }
+
+    /// Adds an rpc that answers once.
+    pub fn unary<Q, A, F, Fut>(&mut self, name: &'static str, handler: F)
+    where
+        Q: Request,
+        A: Serialize + Send + Sync,
+        F: Fn(Arc<S>, Call, Q) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply<A>, Error>> + Send,
+    {
+        self.method(name, move |host, asked| async move {
+            let id = asked.id.clone();
+            let (admitted, call, request) = host.ask(asked)?;
+            let reply = admitted.run(handler(host.service.clone(), call, request)).await;
+            Ok((admitted, reply.and_then(|reply| reply_out(id.as_deref(), &reply))))
+        });
+    }
+
+    /// Adds an rpc that answers with a stream.
+    pub fn streaming<Q, A, F, Fut>(&mut self, name: &'static str, handler: F)
+    where
+        Q: Request,
+        A: Serialize + Send + Sync + 'static,
+        F: Fn(Arc<S>, Call, Q) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<Events<A>, Error>> + Send,
+    {
+        self.method(name, move |host, asked| async move {
+            let id = asked.id.clone();
+            let (admitted, call, request) = host.ask(asked)?;
+            let events = admitted.run(handler(host.service.clone(), call, request)).await;
+            Ok((admitted, events.map(|events| stream_out(&host, id, events))))
+        });
+    }
+
+    fn method<F, Fut>(&mut self, name: &'static str, handler: F)
+    where
+        F: Fn(Arc<Host<S>>, Asked) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<(Admitted, Answer), Error>> + Send,
+    {
+        let host = self.host.clone();
+        let callback = move |_: Id<'_>, _: Params<'_>, _: ConnectionId, _: usize, mut extensions: Extensions| {
+            let (host, exchange) = (host.clone(), extensions.remove::<Exchange>());
+            let done = async move {
+                if let Some((exchange, asked)) =
+                    exchange.and_then(|exchange| exchange.take().map(|asked| (exchange, asked)))
+                {
+                    exchange.give(host.protocol, handler(host.clone(), asked).await);
+                }
+                MethodResponse::notification()
+            };
+            Box::pin(done) as futures::future::BoxFuture<'static, MethodResponse>
+        };
+        let inserted = self.methods.verify_and_insert(name, MethodCallback::Async(Arc::new(callback)));
+        assert!(inserted.is_ok(), "the method {name} is registered twice");
+    }
+
+    /// Answers a POST. `scope` is what the path says, if it says something.
+    pub async fn serve<B>(&self, head: Parts, mut body: B, scope: Option<&str>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    {
+        match self.request_in(&head, &mut body).await {
+            Ok((principal, bytes, held)) => {
+                let response = self.answer(&head, principal, &bytes, scope).await;
+                drop(held);
+                response
+            }
+            Err(error) => {
+                discard(&head.headers, body);
+                error_out(self.host.protocol, None, &error)
+            }
+        }
+    }
+
+    /// Judges the headers, then reads the body.
+    async fn request_in<B>(&self, head: &Parts, body: &mut B) -> Result<(Principal, Bytes, Held), Error>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let principal = self.host.identify(head)?;
+        self.host.settings.body.announced(&head.headers)?;
+        media_type(self.host.protocol, &head.headers)?;
+        let (bytes, held) = self.host.settings.body.read(body).await?;
+        Ok((principal, bytes, held))
+    }
+
+    async fn answer(&self, head: &Parts, principal: Principal, body: &Bytes, scope: Option<&str>) -> Response<Body> {
+        let protocol = self.host.protocol;
+        let envelope = match Envelope::read(body) {
+            Ok(envelope) => envelope,
+            Err((id, error)) => return error_out(protocol, id, &error),
+        };
+        let id = envelope.id.map(|id| body.slice_ref(id.as_bytes()));
+        let response = match self.call(head, principal, body, &envelope, id.clone(), scope).await {
+            Ok(response) => response,
+            Err(error) => error_out(protocol, id.as_deref(), &error),
+        };
+        // A request without id is a notification: it was carried out, and nothing is said about it.
+        if id.is_some() { response } else { no_content() }
+    }
+
+    async fn call(
+        &self,
+        head: &Parts,
+        principal: Principal,
+        body: &Bytes,
+        envelope: &Envelope<'_>,
+        id: Option<Bytes>,
+        scope: Option<&str>,
+    ) -> Result<Response<Body>, Error> {
+        let protocol = self.host.protocol;
+        let version = version(protocol, &head.headers, head.uri.query())?;
+        let method = &*envelope.method;
+        let Some((rpc, MethodCallback::Async(callback))) = self.methods.method_with_name(method) else {
+            let method: String = method.chars().take(64).collect();
+            return Err(Error::new(&kinds::METHOD_NOT_FOUND, format!("no method {method:?}")));
+        };
+        let call = Call::read(protocol, &head.headers, principal, version, Wire::JsonRpc, rpc);
+        let params = envelope.params.map_or(Bytes::from_static(b"{}"), |raw| body.slice_ref(raw.as_bytes()));
+        let exchange = Exchange::new(Asked { call, params, id, scope: scope.map(str::to_owned) });
+        let mut extensions = Extensions::new();
+        extensions.insert(exchange.clone());
+        callback(Id::Null, Params::new(None), ConnectionId(0), usize::MAX, extensions).await;
+        exchange.answer()
+    }
+}
+
+impl<S: Send + Sync + 'static> Host<S> {
+    fn ask<Q: Request>(&self, asked: Asked) -> Result<(Admitted, Call, Q), Error> {
+        let Asked { mut call, params, scope, .. } = asked;
+        let request = match params.first() {
+            Some(b'{') => proto_json::decode::<Q>(&params),
+            Some(b'[') => Err(Error::new(&kinds::INVALID_PARAMS, "params are given by name, as an object")),
+            _ => Err(Error::new(&kinds::INVALID_PARAMS, "params must be an object")),
+        };
+        let request = match &scope {
+            Some(scope) => request.and_then(|mut q| bind(q.scope_mut(), Q::SCOPE.json, scope).map(|()| q)),
+            None => request,
+        };
+        let lenient = || scope.unwrap_or_else(|| scope_in_json(&Q::SCOPE, &params));
+        let request = self.admit(&mut call, request, lenient)?;
+        Ok((Admitted::of(&call), call, request))
+    }
+}
+
+/// Any JSON media type will do; one that is not JSON, or not even a media type, is an error.
+fn media_type(protocol: &Protocol, headers: &HeaderMap) -> Result<(), Error> {
+    match headers.get(CONTENT_TYPE) {
+        Some(found) if !is_json(protocol, found) => {
+            Err(Error::new(protocol.content_type_not_supported, "the request must be application/json"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A call on its way to its method.
+struct Asked {
+    call: Call,
+    params: Bytes,
+    /// As the client wrote it; `None` for a notification.
+    id: Option<Bytes>,
+    scope: Option<String>,
+}
+
+type Answer = Result<Response<Body>, Error>;
+
+/// Where a method finds what it is asked, and leaves its answer.
+#[derive(Clone)]
+struct Exchange(Arc<Mutex<Stage>>);
+
+enum Stage {
+    Asked(Box<Asked>),
+    Taken,
+    Answered(Answer),
+}
+
+impl Exchange {
+    fn new(asked: Asked) -> Self {
+        Self(Arc::new(Mutex::new(Stage::Asked(Box::new(asked)))))
+    }
+
+    fn swap(&self, stage: Stage) -> Stage {
+        std::mem::replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), stage)
+    }
+
+    fn take(&self) -> Option<Asked> {
+        match self.swap(Stage::Taken) {
+            Stage::Asked(asked) => Some(*asked),
+            _ => None,
+        }
+    }
+
+    fn give(&self, protocol: &Protocol, answer: Result<(Admitted, Answer), Error>) {
+        let answer = answer.and_then(|(admitted, answer)| {
+            let mut response = answer?;
+            if let Some(extensions) = admitted.extensions {
+                response.headers_mut().insert(protocol.extensions_header, extensions);
+            }
+            Ok(response)
+        });
+        self.swap(Stage::Answered(answer));
+    }
+
+    fn answer(&self) -> Answer {
+        match self.swap(Stage::Taken) {
+            Stage::Answered(answer) => answer,
+            _ => Err(Error::internal()),
+        }
+    }
+}
+
+/// A request's envelope. What is borrowed points into the body.
+struct Envelope<'a> {
+    id: Option<&'a str>,
+    method: std::borrow::Cow<'a, str>,
+    params: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Members<'a> {
+    #[serde(borrow)]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+/// Keeps a `null` apart from nothing at all.
+fn present<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(reader).map(Some)
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads an envelope; an error comes with the id, where one could be read.
+    fn read(body: &'a [u8]) -> Result<Self, (Option<&'a [u8]>, Error)> {
+        let members: Members<'a> = match body.trim_ascii_start().first() {
+            Some(b'{') => serde_json::from_slice(body).map_err(|error| (None, not_an_envelope(&error)))?,
+            _ => return Err((None, not_an_object(body))),
+        };
+        let id = match members.id.map(RawValue::get) {
+            Some(id) if !is_id(id) => {
+                return Err((None, invalid("id must be a string or a number, of at most 4096 bytes")));
+            }
+            id => id,
+        };
+        let refuse = |problem| Err((id.map(str::as_bytes), invalid(problem)));
+        if members.jsonrpc.and_then(string).as_deref() != Some("2.0") {
+            return refuse("jsonrpc must be \"2.0\"");
+        }
+        match members.method.and_then(string) {
+            Some(method) => Ok(Self { id, method, params: members.params.map(RawValue::get) }),
+            None => refuse("method must be a string"),
+        }
+    }
+}
+
+fn is_id(raw: &str) -> bool {
+    raw.len() <= MAX_ID && (raw == "null" || raw.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()))
+}
+
+fn string(raw: &RawValue) -> Option<std::borrow::Cow<'_, str>> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str(raw.get()).ok().map(std::borrow::Cow::Owned)
+    } else {
+        Some(inner.into())
+    }
+}
+
+fn invalid(problem: &'static str) -> Error {
+    Error::new(&kinds::INVALID_REQUEST, problem)
+}
+
+fn not_an_envelope(error: &serde_json::Error) -> Error {
+    if error.is_data() {
+        Error::new(&kinds::INVALID_REQUEST, format!("not a JSON-RPC request: {error}"))
+    } else {
+        Error::new(&kinds::PARSE_ERROR, format!("not JSON: {error}"))
+    }
+}
+
+fn not_an_object(body: &[u8]) -> Error {
+    match serde_json::from_slice::<&RawValue>(body) {
+        Err(error) => Error::new(&kinds::PARSE_ERROR, format!("not JSON: {error}")),
+        Ok(raw) if raw.get().starts_with('[') => invalid("batches are not supported; send one request at a time"),
+        Ok(_) => invalid("a request must be an object"),
+    }
+}
+
+fn open(id: &[u8], member: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id);
+    out.extend_from_slice(member.as_bytes());
+    out
+}
+
+fn reply_out<A: Serialize>(id: Option<&[u8]>, reply: &Reply<A>) -> Answer {
+    let Some(id) = id else { return Ok(no_content()) };
+    let mut out = open(id, ",\"result\":");
+    reply.write_json(&mut out)?;
+    out.push(b'}');
+    Ok(json(StatusCode::OK, out))
+}
+
+fn json(status: StatusCode, body: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn no_content() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+fn error_out(protocol: &Protocol, id: Option<&[u8]>, error: &Error) -> Response<Body> {
+    let mut out = Vec::new();
+    write_error(&mut out, protocol, id.unwrap_or(b"null"), error);
+    let kind = error.kind();
+    let status = if kind.jsonrpc_keeps_http_status {
+        StatusCode::from_u16(kind.http).unwrap_or_default()
+    } else {
+        StatusCode::OK
+    };
+    let mut response = json(status, out);
+    error.add_headers(response.headers_mut());
+    response
+}
+
+fn write_error(out: &mut Vec<u8>, protocol: &Protocol, id: &[u8], error: &Error) {
+    #[derive(Serialize)]
+    struct ErrorObject<'a> {
+        code: i32,
+        message: &'a str,
+        data: Vec<Detail>,
+    }
+    let object = ErrorObject { code: error.kind().jsonrpc, message: error.message(), data: details(error, protocol) };
+    out.extend_from_slice(&open(id, ",\"error\":"));
+    // Strings and numbers into a Vec: nothing here can fail.
+    let _ = serde_json::to_writer(&mut *out, &object);
+    out.push(b'}');
+}
+
+fn stream_out<S: Send + Sync + 'static, A: Serialize + Send + Sync + 'static>(
+    host: &Host<S>,
+    id: Option<Bytes>,
+    events: Events<A>,
+) -> Response<Body> {
+    let Some(id) = id else { return no_content() };
+    let framing = Framing { protocol: host.protocol, id };
+    sse::response(events, framing, host.settings.ping, host.streams_end())
+}
+
+struct Framing {
+    protocol: &'static Protocol,
+    id: Bytes,
+}
+
+impl<A: Serialize> sse::Framing<A> for Framing {
+    const ERROR_EVENT: Option<&'static str> = None;
+
+    fn event(&self, out: &mut Vec<u8>, reply: &Reply<A>) -> Result<(), Error> {
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(b",\"result\":");
+        reply.write_json(out)?;
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn error(&self, out: &mut Vec<u8>, error: &Error) {
+        write_error(out, self.protocol, &self.id, error);
+    }
+}

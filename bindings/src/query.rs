@@ -1,0 +1,245 @@
+//! Query strings and path segments: split, decoded, and read into fields of a request.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use serde::de::{DeserializeOwned, IntoDeserializer, value::StrDeserializer};
+
+use crate::error::{Error, Protocol, Violation};
+
+/// The parameters of a query string, decoded: `+` is a space, broken UTF-8 is replaced.
+pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (unquote(name), unquote(value))
+    })
+}
+
+fn unquote(text: &str) -> Cow<'_, str> {
+    if !text.contains(['+', '%']) {
+        return Cow::Borrowed(text);
+    }
+    let spaced = text.replace('+', " ");
+    Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+}
+
+/// A request whose fields can be set from text. Generated.
+pub trait FromQuery {
+    /// Sets the field of this name, in camelCase or as the schema has it, nested ones with dots.
+    ///
+    /// # Errors
+    /// A violation when the value is not one of the field.
+    fn set(&mut self, name: &str, value: &str) -> Result<Set, Violation>;
+}
+
+/// What became of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Set {
+    /// No field has this name.
+    Unknown,
+    /// The field with this index was set; it takes one value only.
+    Once(u32),
+    /// A value was added to a list.
+    Added,
+}
+
+/// Reads a query string into a request. Unknown parameters are ignored.
+///
+/// # Errors
+/// Violations for every value that is not one of its field, and for a field given twice.
+pub fn read<R: FromQuery>(request: &mut R, query: &str, protocol: &Protocol) -> Result<(), Error> {
+    if query.is_empty() {
+        return Ok(());
+    }
+    let mut violations = Vec::new();
+    let mut seen = 0_u128;
+    for (name, value) in pairs(query) {
+        let alias = protocol.query_aliases.iter().find(|(alias, _)| *alias == name);
+        match request.set(alias.map_or(&*name, |(_, field)| field), &value) {
+            Ok(Set::Once(index)) => {
+                let bit = 1_u128.checked_shl(index).unwrap_or(0);
+                if seen & bit != 0 {
+                    violations.push(violation(name, "is given twice"));
+                }
+                seen |= bit;
+            }
+            Ok(Set::Added | Set::Unknown) => {}
+            Err(violation) => violations.push(violation),
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(Error::violations(violations)) }
+}
+
+fn violation(field: impl Into<String>, description: impl Into<String>) -> Violation {
+    Violation { field: field.into(), description: description.into() }
+}
+
+/// Reads a number, or anything else that Rust reads from text.
+///
+/// # Errors
+/// A violation of `field` that says what was `expected`.
+pub fn parse<T: std::str::FromStr>(field: &str, value: &str, expected: &str) -> Result<T, Violation> {
+    value.parse().map_err(|_| violation(field, format!("expected {expected}, found {}", shown(value))))
+}
+
+/// Reads an enum's name or number, out of those that the schema knows.
+///
+/// # Errors
+/// A violation of `field` that lists the names.
+pub fn parse_enum(field: &str, value: &str, known: &[(&str, i32)]) -> Result<i32, Violation> {
+    let number = value.parse::<i32>().ok();
+    let found = known.iter().find(|(name, n)| *name == value || Some(*n) == number);
+    found.map(|(_, number)| *number).ok_or_else(|| {
+        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        violation(field, format!("{} is none of {}", shown(value), names.join(", ")))
+    })
+}
+
+/// Reads what JSON writes as a string, such as a timestamp.
+///
+/// # Errors
+/// A violation of `field` with what the type's own reader said.
+pub fn parse_json_string<T: DeserializeOwned>(field: &str, value: &str) -> Result<T, Violation> {
+    let reader: StrDeserializer<'_, serde::de::value::Error> = value.into_deserializer();
+    T::deserialize(reader).map_err(|error| violation(field, error.to_string()))
+}
+
+fn shown(value: &str) -> String {
+    let start: String = value.chars().take(64).collect();
+    format!("{start:?}")
+}
+
+/// Takes a value that is not `Sized` apart for [`Path::segments`]: the longest path that a rule can have.
+pub const MAX_SEGMENTS: usize = 8;
+
+/// The path of a request, split as the HTTP rules need it.
+#[derive(Debug)]
+pub struct Path<'a> {
+    segments: [Cow<'a, str>; MAX_SEGMENTS],
+    len: usize,
+    action: &'static str,
+}
+
+impl<'a> Path<'a> {
+    /// Splits a raw path at `/`, cuts a known action after the last `:`, then decodes every segment: in this order, so that
+    /// an encoded `/` or `:` is part of a value. One slash at the end is forgiven. `None` when no rule can match.
+    pub fn split(raw: &'a str, actions: &[&'static str]) -> Option<Self> {
+        let raw = raw.strip_prefix('/')?;
+        let raw = raw.strip_suffix('/').unwrap_or(raw);
+        let (raw, action) = match raw.rsplit_once(':') {
+            Some((rest, last)) => match actions.iter().find(|action| **action == last) {
+                Some(action) => (rest, *action),
+                None => (raw, ""),
+            },
+            None => (raw, ""),
+        };
+        let mut path = Self { segments: Default::default(), len: 0, action };
+        for segment in raw.split('/') {
+            let slot = path.segments.get_mut(path.len)?;
+            if segment.is_empty() {
+                return None;
+            }
+            *slot = if segment.contains('%') {
+                percent_decode_str(segment).decode_utf8().ok()?
+            } else {
+                Cow::Borrowed(segment)
+            };
+            path.len += 1;
+        }
+        Some(path)
+    }
+
+    /// The decoded segments, in an array of which the first [`Path::len`] count.
+    pub fn segments(&self) -> [&str; MAX_SEGMENTS] {
+        std::array::from_fn(|i| &*self.segments[i])
+    }
+
+    /// How many segments there are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The action, or nothing.
+    pub fn action(&self) -> &'static str {
+        self.action
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::PROTOCOL;
+
+    #[derive(Default)]
+    struct Page {
+        size: i32,
+        state: i32,
+        words: Vec<String>,
+    }
+
+    impl FromQuery for Page {
+        fn set(&mut self, name: &str, value: &str) -> Result<Set, Violation> {
+            Ok(match name {
+                "pageSize" | "page_size" => {
+                    self.size = parse("pageSize", value, "a whole number")?;
+                    Set::Once(0)
+                }
+                "state" => {
+                    self.state = parse_enum("state", value, &[("OFF", 0), ("ON", 1)])?;
+                    Set::Once(1)
+                }
+                "words" => {
+                    self.words.push(value.to_owned());
+                    Set::Added
+                }
+                _ => Set::Unknown,
+            })
+        }
+    }
+
+    fn page(query: &str) -> Result<Page, Error> {
+        let mut page = Page::default();
+        read(&mut page, query, &PROTOCOL)?;
+        Ok(page)
+    }
+
+    #[test]
+    fn both_spellings_and_aliases_are_read_and_unknown_names_ignored() {
+        assert_eq!(page("pageSize=3&x=y&").unwrap().size, 3);
+        assert_eq!(page("page_size=3").unwrap().size, 3);
+        assert_eq!(page("limit=3").unwrap().size, 3);
+        assert_eq!(page("state=ON").unwrap().state, 1);
+        assert_eq!(page("state=1").unwrap().state, 1);
+        assert_eq!(page("words=a+b&words=%2B%26").unwrap().words, ["a b", "+&"]);
+    }
+
+    #[test]
+    fn every_bad_value_is_named() {
+        let error = page("pageSize=x&state=FOO").err().unwrap();
+        let fields: Vec<_> = error.field_violations().iter().map(|v| v.field.as_str()).collect();
+        assert_eq!(fields, ["pageSize", "state"]);
+        assert!(error.field_violations()[1].description.contains("OFF, ON"));
+        let twice = page("pageSize=1&page_size=2").err().unwrap();
+        assert!(twice.message().contains("twice"), "{}", twice.message());
+    }
+
+    fn split(raw: &str) -> Option<(Vec<String>, &'static str)> {
+        let path = Path::split(raw, &["send", "cancel"])?;
+        Some((path.segments()[..path.len()].iter().map(|s| (*s).to_owned()).collect(), path.action()))
+    }
+
+    #[test]
+    fn a_path_is_split_before_it_is_decoded() {
+        let owned = |segments: &[&str]| segments.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        assert_eq!(split("/tasks/a:cancel"), Some((owned(&["tasks", "a"]), "cancel")));
+        assert_eq!(split("/tasks/a%3Acancel"), Some((owned(&["tasks", "a:cancel"]), "")));
+        assert_eq!(split("/tasks/a:b"), Some((owned(&["tasks", "a:b"]), "")));
+        assert_eq!(split("/tasks/a%2Fb"), Some((owned(&["tasks", "a/b"]), "")));
+        assert_eq!(split("/tasks/a+b%20c"), Some((owned(&["tasks", "a+b c"]), "")));
+        assert_eq!(split("/tasks/"), Some((owned(&["tasks"]), "")));
+        for none in ["/", "", "tasks", "//tasks", "/tasks//x", "/tasks/:cancel", "/1/2/3/4/5/6/7/8/9", "/%ff"] {
+            assert_eq!(split(none), None, "{none}");
+        }
+    }
+}

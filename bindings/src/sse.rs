@@ -1,0 +1,169 @@
+//! Server-sent events: a stream of answers as a response body.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream as _;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use http_body::Frame;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::body::{Body, BoxError};
+use crate::error::Error;
+use crate::reply::{Events, Reply};
+
+/// What is ready goes out together, up to about this many bytes.
+const FRAME: usize = 16 << 10;
+
+/// A comment and *one* newline: a blank line after a comment makes an older client dispatch an event without data once
+/// ids were sent.
+const PING: &[u8] = b": ping\n";
+
+const GOODBYE: &[u8] = b": the server is going away\n";
+
+/// How a wire writes the data of an event. It must not hold a line break.
+pub(crate) trait Framing<T>: Send + Unpin + 'static {
+    /// Writes an answer.
+    fn event(&self, out: &mut Vec<u8>, reply: &Reply<T>) -> Result<(), Error>;
+    /// Writes an error.
+    fn error(&self, out: &mut Vec<u8>, error: &Error);
+    /// The event type of an error, if it has one of its own.
+    const ERROR_EVENT: Option<&'static str>;
+}
+
+/// A response with the events as they come: one `data:` line and one `id:` line each.
+pub(crate) fn response<T: Send + 'static>(
+    events: Events<T>,
+    framing: impl Framing<T>,
+    ping: Option<Duration>,
+    end: &CancellationToken,
+) -> http::Response<Body> {
+    let silence = ping.map(|every| Silence { every, since: Instant::now(), timer: None });
+    let end = Box::pin(end.clone().cancelled_owned());
+    let body = Body::stream(Sse { events: Some(events), framing, silence, end });
+    let mut response = http::Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // A proxy that collects the answer before passing it on would make a stream of it no more.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+struct Sse<T, F> {
+    /// `None` once the stream has ended.
+    events: Option<Events<T>>,
+    framing: F,
+    silence: Option<Silence>,
+    end: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+/// Since when nothing was sent. The timer is set once a silence, not once an event.
+struct Silence {
+    every: Duration,
+    since: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Silence {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(self.since + self.every)));
+        loop {
+            std::task::ready!(timer.as_mut().poll(cx));
+            let due = self.since + self.every;
+            if due <= Instant::now() {
+                self.since = Instant::now();
+                timer.as_mut().reset(self.since + self.every);
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+    }
+}
+
+impl<T, F: Framing<T>> Sse<T, F> {
+    /// Writes what is ready into `out`, and ends the stream where it ends.
+    fn gather(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
+        while out.len() < FRAME {
+            let Some(events) = &mut self.events else { return };
+            match Pin::new(events).poll_next(cx) {
+                Poll::Ready(Some(Ok(reply))) => {
+                    let start = out.len();
+                    if let Err(error) = self.write_event(out, &reply) {
+                        out.truncate(start);
+                        self.write_error(out, &error);
+                        self.events = None;
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.write_error(out, &error);
+                    self.events = None;
+                }
+                Poll::Ready(None) => self.events = None,
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn write_event(&self, out: &mut Vec<u8>, reply: &Reply<T>) -> Result<(), Error> {
+        use std::io::Write as _;
+        out.extend_from_slice(b"data: ");
+        self.framing.event(out, reply)?;
+        if let Some(id) = reply.id() {
+            // Writing to a Vec does not fail.
+            let _ = write!(out, "\nid: {id}");
+        }
+        out.extend_from_slice(b"\n\n");
+        Ok(())
+    }
+
+    fn write_error(&self, out: &mut Vec<u8>, error: &Error) {
+        if let Some(name) = F::ERROR_EVENT {
+            out.extend_from_slice(b"event: ");
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'\n');
+        }
+        out.extend_from_slice(b"data: ");
+        self.framing.error(out, error);
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+impl<T, F: Framing<T>> http_body::Body for Sse<T, F> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        if this.events.is_none() {
+            return Poll::Ready(None);
+        }
+        if this.end.as_mut().poll(cx).is_ready() {
+            this.events = None;
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(GOODBYE)))));
+        }
+        let mut out = Vec::new();
+        this.gather(cx, &mut out);
+        if !out.is_empty() {
+            if let Some(silence) = &mut this.silence {
+                silence.since = Instant::now();
+            }
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from(out)))));
+        }
+        if this.events.is_none() {
+            return Poll::Ready(None);
+        }
+        match &mut this.silence {
+            Some(silence) => silence.poll(cx).map(|()| Some(Ok(Frame::data(Bytes::from_static(PING))))),
+            None => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.events.is_none()
+    }
+}
