@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// So much written, and the write-ahead log is emptied. It grows to a few times this under load.
+/// So much written, and the write-ahead log is emptied, beside the writer.
 const WAL_STEP: u64 = 8 << 20;
+
+/// So much written, and the writer waits for it: a disk that is too slow for both must not fill up.
+const WAL_BOUND: u64 = 64 << 20;
 
 /// How often it looks for what is too old.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
@@ -37,10 +40,13 @@ impl Keeper {
     }
 
     /// Tells it what the writer wrote.
-    pub(super) fn written(&self, bytes: u64) {
+    pub(super) fn written(&self, store: &Store, bytes: u64) {
         let before = self.shared.written.fetch_add(bytes, Ordering::Relaxed);
         if before < WAL_STEP && before + bytes >= WAL_STEP {
             self.wake();
+        }
+        if before + bytes >= WAL_BOUND {
+            empty_wal(store, &self.shared);
         }
     }
 
@@ -72,16 +78,20 @@ fn run(store: &Store, shared: &Shared) {
     let mut next_prune = Instant::now() + PRUNE_EVERY;
     while !shared.stop.load(Ordering::SeqCst) {
         if shared.written.load(Ordering::Relaxed) >= WAL_STEP {
-            shared.written.store(0, Ordering::Relaxed);
-            if let Err(error) = store.0.index.checkpoint_wal() {
-                tracing::warn!(%error, "the write-ahead log could not be emptied");
-            }
+            empty_wal(store, shared);
         }
         if Instant::now() >= next_prune {
             prune(store, shared);
             next_prune = Instant::now() + PRUNE_EVERY;
         }
         thread::park_timeout(next_prune.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn empty_wal(store: &Store, shared: &Shared) {
+    shared.written.store(0, Ordering::Relaxed);
+    if let Err(error) = store.0.index.checkpoint_wal() {
+        tracing::warn!(%error, "the write-ahead log could not be emptied");
     }
 }
 

@@ -5,11 +5,11 @@
 
 use super::keeper::Keeper;
 use super::{Append, AppendError, Done, Health, Job, Log, Store, StoreError};
-use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
+use std::{fmt, mem};
 use tokio::sync::{mpsc, oneshot};
 
 /// How often a store that failed is tried again.
@@ -33,7 +33,6 @@ pub enum Commit<P> {
 }
 
 /// The handle on the writer's thread. When the last clone is gone the thread writes what is left, and ends.
-#[derive(Debug)]
 pub struct Writer<P>(Arc<Handle<P>>);
 
 impl<P> Clone for Writer<P> {
@@ -42,14 +41,18 @@ impl<P> Clone for Writer<P> {
     }
 }
 
-#[derive(Debug)]
+impl<P> fmt::Debug for Writer<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("store", &self.0.store).finish_non_exhaustive()
+    }
+}
+
 struct Handle<P> {
     dirty: Arc<Dirty<P>>,
     store: Store,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Debug)]
 struct Dirty<P> {
     items: Mutex<Vec<Arc<P>>>,
     closing: AtomicBool,
@@ -197,7 +200,7 @@ impl<P: Pending> Work<P> {
                 self.sleep();
             } else {
                 let bytes = self.write(&mut *log, items, jobs);
-                keeper.written(bytes);
+                keeper.written(&self.store, bytes);
             }
             self.probe(&mut *log);
         }

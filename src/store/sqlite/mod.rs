@@ -39,8 +39,9 @@ pub(super) struct Opened {
 pub(super) fn open(place: &Place) -> Result<Opened, OpenError> {
     let path = &place.path;
     let say = |error| open_error(path, &error);
+    // Looked at before anything is changed: it may be another program's.
+    let version = version(&reader(path).map_err(say)?, path)?;
     let mut conn = writer(path, place.durable).map_err(say)?;
-    let version = version(&conn, path)?;
     if version == 0 {
         conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(say)?;
     }

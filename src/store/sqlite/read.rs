@@ -54,7 +54,7 @@ impl Index for Reads {
     }
 
     fn find_any(&self, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
-        let sql = select(" WHERE t.id = ?1");
+        let sql = select("sqlite_autoindex_task_1", "WHERE t.id = ?1");
         self.with(|conn| conn.prepare_cached(&sql)?.query_row([id.as_bytes()], task_row).optional())
     }
 
@@ -65,6 +65,14 @@ impl Index for Reads {
                 .optional()
         })?;
         body.map(|body| decode(pk, &body)).transpose()
+    }
+
+    fn covered(&self, pk: TaskPk) -> Result<Option<u64>, StoreError> {
+        self.with(|conn| {
+            conn.prepare_cached("SELECT seq FROM checkpoint WHERE pk = ?1")?
+                .query_row([pk], |row| Ok(row.get::<_, i64>(0)? as u64))
+                .optional()
+        })
     }
 
     fn batches(&self, pk: TaskPk, after: u64) -> Result<Vec<RecordBatch>, StoreError> {
@@ -87,15 +95,18 @@ impl Index for Reads {
     }
 
     fn list(&self, query: &ListQuery) -> Result<Vec<TaskRow>, StoreError> {
-        let (filter, mut values) = filter(query);
-        let mut sql = select(&filter);
-        if let Some((status_us, id)) = query.cursor {
-            sql.push_str(" AND (t.status_us, t.id) < (?, ?)");
-            values.extend([Value::from(status_us), Value::from(id.as_bytes().to_vec())]);
-        }
-        sql.push_str(" ORDER BY t.status_us DESC, t.id DESC LIMIT ?");
-        values.push(i64::from(query.limit).into());
+        let (sql, values) = list(query);
         self.with(|conn| conn.prepare_cached(&sql)?.query_map(params_from_iter(values), task_row)?.collect())
+    }
+
+    #[cfg(test)]
+    fn list_plan(&self, query: &ListQuery) -> Result<String, StoreError> {
+        let (sql, values) = list(query);
+        self.with(|conn| {
+            conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?
+                .query_map(params_from_iter(values), |row| row.get::<_, String>(3))?
+                .collect()
+        })
     }
 
     fn total(&self, query: &ListQuery) -> Result<u64, StoreError> {
@@ -110,8 +121,8 @@ impl Index for Reads {
             }
             (sql, values)
         } else {
-            let (filter, values) = filter(query);
-            (format!("SELECT count(*) FROM task t{filter}"), values)
+            let (index, filter, values) = filter(query);
+            (format!("SELECT count(*) FROM task t INDEXED BY {index} {filter}"), values)
         };
         self.with(|conn| {
             conn.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| Ok(row.get::<_, i64>(0)? as u64))
@@ -119,8 +130,10 @@ impl Index for Reads {
     }
 
     fn orphans(&self, after: TaskPk, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
-        let sql =
-            select(" WHERE (t.live = 1 OR t.state IN (1, 2)) AND t.pk > ?1 AND t.epoch < ?2 ORDER BY t.pk LIMIT ?3");
+        let sql = select(
+            "task_by_life",
+            "WHERE (t.live = 1 OR t.state IN (1, 2)) AND t.pk > ?1 AND t.epoch < ?2 ORDER BY t.pk LIMIT ?3",
+        );
         self.with(|conn| conn.prepare_cached(&sql)?.query_map((after, self.epoch as i64, limit), task_row)?.collect())
     }
 
@@ -158,14 +171,33 @@ fn passive(conn: &Connection) -> Result<(), StoreError> {
     conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(|e| store_error(&e))
 }
 
-/// `SELECT` of task rows with what follows.
-fn select(rest: &str) -> String {
-    format!("SELECT {COLUMNS} FROM task t JOIN scope s ON s.pk = t.scope{rest}")
+/// `SELECT` of task rows. The index is named, as SQLite without statistics guesses, and sorts a whole scope where it
+/// guesses wrong.
+fn select(index: &str, filter: &str) -> String {
+    format!("SELECT {COLUMNS} FROM task t INDEXED BY {index} JOIN scope s ON s.pk = t.scope {filter}")
 }
 
-/// The `WHERE` of a query without its cursor.
-fn filter(query: &ListQuery) -> (String, Vec<Value>) {
-    let mut sql = " WHERE t.scope = (SELECT pk FROM scope WHERE agent = ? AND owner = ?)".to_owned();
+/// A page of a query, as a statement and its values.
+fn list(query: &ListQuery) -> (String, Vec<Value>) {
+    let (index, filter, mut values) = filter(query);
+    let mut sql = select(index, &filter);
+    if let Some((status_us, id)) = query.cursor {
+        sql.push_str(" AND (t.status_us, t.id) < (?, ?)");
+        values.extend([Value::from(status_us), Value::from(id.as_bytes().to_vec())]);
+    }
+    sql.push_str(" ORDER BY t.status_us DESC, t.id DESC LIMIT ?");
+    values.push(i64::from(query.limit).into());
+    (sql, values)
+}
+
+/// The index and the `WHERE` of a query without its cursor.
+fn filter(query: &ListQuery) -> (&'static str, String, Vec<Value>) {
+    let index = match (&query.context, query.state) {
+        (Some(_), _) => "task_by_context",
+        (None, Some(_)) => "task_by_state",
+        (None, None) => "task_by_time",
+    };
+    let mut sql = "WHERE t.scope = (SELECT pk FROM scope WHERE agent = ? AND owner = ?)".to_owned();
     let mut values = vec![Value::from(query.agent.to_string()), Value::from(query.owner.to_string())];
     if let Some(context) = &query.context {
         let (key, text) = context_key(context);
@@ -180,7 +212,7 @@ fn filter(query: &ListQuery) -> (String, Vec<Value>) {
         sql.push_str(" AND t.status_us >= ?");
         values.push(after_us.into());
     }
-    (sql, values)
+    (index, sql, values)
 }
 
 fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {

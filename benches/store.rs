@@ -1,0 +1,143 @@
+//! What the store costs: processor time and latency per task, by commits of one, sixteen and sixty-four tasks.
+//!
+//! `cargo bench --bench store`. It prints medians over rounds; the processor time is that of the whole process, so it
+//! includes the encoding, the wake-ups and the checkpoints of the write-ahead log.
+
+#![allow(clippy::print_stdout)]
+
+use prost::Message as _;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::unbounded_channel;
+use tricord::schema::part::Content;
+use tricord::schema::store::record::Event;
+use tricord::schema::store::{ArtifactPiece, Created, Record, RecordBatch, StatusChange};
+use tricord::schema::{Artifact, Message, Part, Role, TaskState};
+use tricord::store::{Append, Commit, ListQuery, NewTask, Options, Pending, Row, Store, StoreUrl, Writer};
+use uuid::Uuid;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+struct Cell(Mutex<Option<Append>>);
+
+impl Pending for Cell {
+    fn take(&self) -> Option<Append> {
+        self.0.lock().ok()?.take()
+    }
+}
+
+/// A task that echoes a short text: created, the user's message, an artifact, completed.
+fn echo(store: &Store, now_us: i64) -> Append {
+    let part = || Part { content: Some(Content::Text("hello, how are you?".into())), ..Part::default() };
+    let message = Message {
+        message_id: Uuid::now_v7().to_string(),
+        role: Role::User as i32,
+        parts: vec![part()],
+        ..Message::default()
+    };
+    let artifact = Artifact { artifact_id: "echo".into(), parts: vec![part()], ..Artifact::default() };
+    let events = [
+        Event::Created(Created::default()),
+        Event::Message(message),
+        Event::Artifact(ArtifactPiece { artifact: Some(artifact), last_chunk: true, ..ArtifactPiece::default() }),
+        Event::Status(StatusChange { state: TaskState::Completed as i32, ..StatusChange::default() }),
+    ];
+    let records = (1..).zip(events).map(|(seq, event)| Record { seq, time_us: now_us, event: Some(event) });
+    Append {
+        pk: store.allocate(),
+        new: Some(NewTask {
+            id: Uuid::now_v7(),
+            agent: "echo".into(),
+            owner: "".into(),
+            context: Uuid::now_v7().to_string().into(),
+            created_us: now_us,
+        }),
+        first: 1,
+        last: 4,
+        body: RecordBatch { records: records.collect() }.encode_to_vec(),
+        row: Some(Row { state: TaskState::Completed, status_us: now_us, live: false }),
+        checkpoint: None,
+        claim: None,
+    }
+}
+
+/// Processor time of this process so far.
+fn processor() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
+    // A tick is a hundredth of a second on every Linux.
+    Duration::from_millis(ticks * 10)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Rounds of commits of `together` tasks each. Returns medians: processor and wall time per task, in microseconds.
+fn measure(url: &StoreUrl, together: usize, rounds: usize, tasks: usize) -> (f64, f64) {
+    let store = Store::open(&Options::new(url.clone())).expect("the store opens");
+    let (sender, mut commits) = unbounded_channel();
+    let writer = Writer::start(store.clone(), sender).expect("the writer starts");
+    let (mut processor_us, mut wall_us) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let (start, busy) = (Instant::now(), processor());
+        for n in 0..tasks / together {
+            let cells = (0..together).map(|_| Arc::new(Cell(Mutex::new(Some(echo(&store, n as i64))))));
+            writer.push_all(cells.collect::<Vec<_>>());
+            let mut answered = 0;
+            while answered < together {
+                match commits.blocking_recv() {
+                    Some(Commit::Done(done)) => answered += done.len(),
+                    Some(Commit::Failed(_, why)) => panic!("a commit failed: {why}"),
+                    None => panic!("the writer ended"),
+                }
+            }
+        }
+        processor_us.push((processor() - busy).as_secs_f64() * 1e6 / tasks as f64);
+        wall_us.push(start.elapsed().as_secs_f64() * 1e6 / tasks as f64);
+    }
+    read(&store);
+    writer.close();
+    (median(processor_us), median(wall_us))
+}
+
+/// What a first page and point reads cost in the store as it is now.
+fn read(store: &Store) {
+    let query = ListQuery {
+        agent: "echo".into(),
+        owner: "".into(),
+        context: None,
+        state: None,
+        after_us: None,
+        limit: 50,
+        cursor: None,
+    };
+    let rows = store.list(&query).expect("the list is read");
+    let time = |run: &dyn Fn()| {
+        let rounds = (0..200).map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed().as_secs_f64() * 1e6
+        });
+        median(rounds.collect())
+    };
+    let page = time(&|| drop(store.list(&query)));
+    let find = time(&|| drop(store.find("echo", "", rows[0].id)));
+    let log = time(&|| drop(store.log(rows[0].pk, 0)));
+    let total = store.total(&query).unwrap_or_default();
+    println!("  with {total} tasks: page of 50 {page:.0} us, find {find:.1} us, log {log:.1} us");
+}
+
+fn main() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sqlite = StoreUrl::Sqlite(dir.path().join("bench.db"));
+    for (name, url) in [("sqlite", &sqlite), ("memory", &StoreUrl::Memory)] {
+        for together in [1, 16, 64] {
+            let (processor_us, wall_us) = measure(url, together, 5, 64 * 200);
+            println!("{name}, {together:>2} per commit: processor {processor_us:.1} us, wall {wall_us:.1} us per task");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Old things go, and what an operator does with the file.
+
+use super::*;
+
+const HOUR_US: i64 = 3_600_000_000;
+const DAY_US: i64 = 24 * HOUR_US;
+
+fn prune(store: &Store, now_us: i64) {
+    while matches!(store.0.queue.ask_blocking(Job::Prune { now_us }).unwrap(), Done::Pruned { more: true }) {}
+}
+
+#[test]
+fn a_covered_log_goes_an_hour_after_the_end() {
+    let mut open = Open::at(StoreUrl::Memory);
+    let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
+    let pk = made.pk;
+    let uncovered = new_task(&open.store, "ann", "c", TaskState::Completed, 1);
+    let other = uncovered.pk;
+    open.write([made, uncovered]);
+    open.write([Append {
+        checkpoint: Some(checkpoint(4, TaskState::Completed)),
+        body: RecordBatch { records: vec![piece(3), record(4, status(TaskState::Completed))] }.encode_to_vec(),
+        last: 4,
+        ..enter(pk, 3, TaskState::Completed, 100)
+    }]);
+    prune(&open.store, 99 + HOUR_US);
+    assert!(matches!(open.store.log_since(pk, 2).unwrap(), Tail::Records(b) if seqs(&b) == [3, 4]));
+    prune(&open.store, 100 + HOUR_US);
+    assert_eq!(open.store.log_since(pk, 2).unwrap(), Tail::Gone);
+    assert_eq!(open.store.log_since(pk, 0).unwrap(), Tail::Gone);
+    assert_eq!(open.store.log_since(pk, 4).unwrap(), Tail::Records(vec![]));
+    for after in [0, 2] {
+        let read = open.store.log(pk, after).unwrap();
+        assert_eq!((read.checkpoint.unwrap().seq, read.batches.len()), (4, 0));
+    }
+    assert!(matches!(open.store.log_since(other, 0).unwrap(), Tail::Records(b) if seqs(&b) == [1, 2]));
+}
+
+#[test]
+fn finished_tasks_go_with_all_that_is_theirs() {
+    let (dir, url) = place();
+    let mut open = Open::at(url.clone());
+    let task = |state, created_us, status_us| {
+        let mut append = new_task(&open.store, "ann", "c", state, status_us);
+        append.new.as_mut().unwrap().created_us = created_us;
+        append
+    };
+    let mut kept = vec![
+        task(TaskState::InputRequired, 1, 1),
+        task(TaskState::Working, 1, 1),
+        task(TaskState::Completed, 1, 31 * DAY_US),
+    ];
+    let mut gone: Vec<_> = (0..130).map(|n| task(TaskState::Completed, 2 + n, 2 + n)).collect();
+    gone[5].row.as_mut().unwrap().state = TaskState::Canceled;
+    gone[7].checkpoint = Some(checkpoint(2, TaskState::Completed));
+    kept.push(task(TaskState::Completed, 40 * DAY_US, 40 * DAY_US));
+    open.write(kept.iter().chain(&gone).cloned());
+
+    let before_us = 30 * DAY_US;
+    let mut after = 0;
+    let mut steps = 0;
+    loop {
+        let tasks = open.store.0.index.finished(after, before_us).unwrap();
+        let Some(last) = tasks.last() else { break };
+        assert!(tasks.len() <= PRUNE_STEP as usize);
+        (after, steps) = (*last, steps + 1);
+        open.store.0.queue.ask_blocking(Job::Delete { tasks, before_us }).unwrap();
+    }
+    assert_eq!(steps, 3);
+    for append in &gone {
+        assert_eq!(open.store.find_any(id(append)).unwrap(), None);
+        assert_eq!(open.store.log(append.pk, 0).unwrap(), LogRead { checkpoint: None, batches: vec![] });
+    }
+    for append in &kept {
+        assert!(open.store.find_any(id(append)).unwrap().is_some());
+    }
+    assert_eq!(open.store.total(&everything("ann")).unwrap(), 4);
+    // One that came to life since it was chosen stays.
+    open.store.0.queue.ask_blocking(Job::Delete { tasks: vec![kept[1].pk], before_us }).unwrap();
+    assert!(open.store.find_any(id(&kept[1])).unwrap().is_some());
+    open.close();
+    assert_eq!(check(&url).unwrap().problems, Vec::<String>::new());
+    drop(dir);
+}
+
+#[test]
+fn a_check_names_what_is_wrong() {
+    let break_it = |sql: &str, says: &str| {
+        let (dir, url) = place();
+        let mut open = Open::at(url.clone());
+        let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
+        let pk = made.pk;
+        open.write([made]);
+        open.write([pieces(pk, &[piece(3)])]);
+        open.write([Append {
+            checkpoint: Some(checkpoint(4, TaskState::Completed)),
+            ..enter(pk, 4, TaskState::Completed, 9)
+        }]);
+        open.close();
+        let report = check(&url).unwrap();
+        assert_eq!((report.tasks, report.records, report.is_sound()), (1, 4, true), "{report:?}");
+        rusqlite::Connection::open(dir.path().join("tricord.db")).unwrap().execute_batch(sql).unwrap();
+        let report = check(&url).unwrap();
+        assert!(!report.is_sound());
+        assert!(report.problems.iter().any(|p| p.contains(says)), "{sql}: {report:?}");
+    };
+    break_it("UPDATE counter SET n = n + 1 WHERE state = 3", "counted 2, but there are 1");
+    break_it("DELETE FROM counter", "counted 0, but there are 1");
+    break_it("DELETE FROM log WHERE k & 0xFFFFF = 3", "record 4 follows 2");
+    break_it(
+        "UPDATE task SET state = 4; UPDATE counter SET state = 4 WHERE state = 3",
+        "the row says state 4, the log 3",
+    );
+    break_it("DELETE FROM task", "records or a checkpoint, but no task");
+    break_it("UPDATE checkpoint SET seq = 3", "a checkpoint of 3 that says it is of 4");
+    break_it("DELETE FROM log; DELETE FROM checkpoint", "no record and no checkpoint");
+    break_it("UPDATE log SET body = x'ff'", "records cannot be read");
+    break_it("UPDATE task SET scope = 9; UPDATE counter SET scope = 9", "belong to no agent and owner");
+    break_it("UPDATE log SET k = k + 1 WHERE k & 0xFFFFF = 4", "a row of 5 ends with record Some(4)");
+}
+
+#[test]
+fn a_copy_is_made_while_the_store_is_written() {
+    let (dir, url) = place();
+    let mut open = Open::at(url.clone());
+    let to = dir.path().join("copy.db");
+    let copied = std::thread::scope(|scope| {
+        let copy = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            backup(&url, &to)
+        });
+        while !copy.is_finished() {
+            let appends: Vec<_> = (0..10).map(|_| new_task(&open.store, "ann", "c", TaskState::Completed, 1)).collect();
+            open.write(appends);
+        }
+        copy.join().unwrap()
+    });
+    copied.unwrap();
+    let again = backup(&url, &to).unwrap_err();
+    assert!(again.to_string().contains("copy.db"), "{again}");
+
+    let copy = StoreUrl::Sqlite(to);
+    let report = check(&copy).unwrap();
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert!(report.tasks > 0 && report.tasks.is_multiple_of(10), "half a commit was copied: {report:?}");
+    let generation = restored(&copy).unwrap();
+    assert_ne!(generation, open.store.generation());
+    let opened = Store::open(&Options::new(copy)).unwrap();
+    assert_eq!(opened.generation(), generation);
+    assert_eq!(opened.total(&everything("ann")).unwrap(), report.tasks);
+}
+
+#[test]
+fn the_numbers_of_a_store_can_be_read_while_it_runs() {
+    let (_dir, url) = place();
+    let mut open = Open::at(url.clone());
+    let made = [TaskState::Working, TaskState::Completed, TaskState::Completed]
+        .map(|state| new_task(&open.store, "ann", "c", state, 1));
+    open.write(made);
+    let stats = stats(&url).unwrap();
+    assert_eq!(stats.tasks, [(TaskState::Working, 1), (TaskState::Completed, 2)].into());
+    assert_eq!((stats.generation, stats.epoch), (open.store.generation(), 1));
+    assert!(stats.wal_bytes > 0);
+    assert!(matches!(restored(&url), Err(OpenError::Locked(_))));
+}
+
+#[test]
+fn operating_on_what_is_not_there_makes_nothing() {
+    let (dir, url) = place();
+    for error in [
+        check(&url).unwrap_err(),
+        stats(&url).unwrap_err(),
+        restored(&url).unwrap_err(),
+        backup(&url, &dir.path().join("copy")).unwrap_err(),
+    ] {
+        assert!(error.to_string().ends_with("no such store"), "{error}");
+    }
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+}
