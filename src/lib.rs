@@ -8,5 +8,6 @@ pub mod config;
 pub mod engine;
 pub mod protocol;
 pub mod schema;
+pub mod service;
 pub mod store;
 pub mod task;

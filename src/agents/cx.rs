@@ -66,8 +66,8 @@ pub struct Turn {
     pub agent: Arc<str>,
     /// Whom the task belongs to; empty without authentication.
     pub owner: Arc<str>,
-    /// Which run of the task it is, from 1.
-    pub turn: u32,
+    /// Whether the message began the task, rather than going on with it.
+    pub begins_task: bool,
     /// Which try of this run it is, from 1: above that only after a restart of the server.
     pub attempt: u32,
     /// The extensions in use.
@@ -176,6 +176,14 @@ impl Cx {
             None => Ok(()),
             Some(parts) => self.status(TaskState::Completed, parts).await,
         }
+    }
+
+    /// Completes the task with these parts as its status message; like [`reply`](Self::reply), but always with a task.
+    ///
+    /// # Errors
+    /// When the task has ended or the store failed.
+    pub async fn complete(&self, parts: impl Into<Parts>) -> Result<(), AgentError> {
+        self.status(TaskState::Completed, parts.into().0).await
     }
 
     /// Asks the client: ends the run in INPUT_REQUIRED. The next message starts a new run, so return right after it.

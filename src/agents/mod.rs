@@ -3,7 +3,7 @@
 //! An agent sees its [`Cx`] and nothing else: not the engine, not the store, not the wire.
 
 mod artifact;
-pub mod conformance;
+mod conformance;
 mod cx;
 mod echo;
 
@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use artifact::ArtifactWriter;
+pub use conformance::Conformance;
 pub use cx::{Cx, Host, Parts, Resumed, Turn, text_part};
 pub use echo::Echo;
 

@@ -275,7 +275,13 @@ impl TaskCell {
     }
 
     /// Admits a message of the client's and returns its place.
-    pub(super) fn admit_message(&self, inner: &mut Inner, message: Message, snapshot: bool) -> Result<u64, EmitError> {
+    pub(super) fn admit_message(
+        &self,
+        inner: &mut Inner,
+        message: Message,
+        snapshot: bool,
+        claim: Option<ClaimKey>,
+    ) -> Result<u64, EmitError> {
         let Some(head) = inner.head else { return Err(EmitError::RunOver) };
         if inner.lost {
             return Err(EmitError::StoreLost);
@@ -284,6 +290,7 @@ impl TaskCell {
             return Err(EmitError::Ended(state));
         }
         limits::task_room(head.seq, head.bytes)?;
+        inner.pending.claim = claim;
         Ok(self.push(inner, Draft::Message(message), snapshot))
     }
 
@@ -426,6 +433,13 @@ impl TaskCell {
             abort.abort();
         }
         self.wake_all();
+    }
+
+    /// Cuts the run off and leaves the task as it is, for recovery at the next start.
+    pub(super) fn cut_off(&self) {
+        if let Some(abort) = self.lock().run.as_ref().and_then(|run| run.abort.clone()) {
+            abort.abort();
+        }
     }
 
     /// Wakes everybody who watches the cell, and the agent.

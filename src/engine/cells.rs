@@ -88,6 +88,13 @@ impl Cells {
         }
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<TaskCell>> {
+        self.shards
+            .iter()
+            .flat_map(|shard| lock(&shard.0).values().filter_map(Weak::upgrade).collect::<Vec<_>>())
+            .collect()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(&shard.0).len()).sum()
     }

@@ -199,6 +199,18 @@ impl Engine {
         let _ = tokio::time::timeout(grace, settled).await;
     }
 
+    /// Stops for good: cuts off what still runs, without a change of its task, and writes what was admitted. Call
+    /// [`drain`](Self::drain) first to let runs end.
+    pub async fn close(&self) {
+        self.0.draining.store(true, Ordering::Release);
+        for cell in self.0.cells.all() {
+            cell.cut_off();
+        }
+        let writer = self.0.writer.clone();
+        // The thread is joined where blocking is allowed.
+        let _ = tokio::task::spawn_blocking(move || writer.close()).await;
+    }
+
     fn refuse_if_unready(&self) -> Result<(), EngineError> {
         if self.0.draining.load(Ordering::Acquire) {
             return Err(EngineError::Draining);

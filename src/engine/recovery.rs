@@ -58,6 +58,7 @@ impl Engine {
                 let start = RunStart {
                     message: Arc::new(message),
                     attempt,
+                    begins_task: folded.task.history.len() == 1,
                     extensions: Vec::new(),
                     accepted_output_modes: Vec::new(),
                     metadata: folded.task.metadata.clone(),

@@ -30,6 +30,7 @@ const CREATE_AFTER: Duration = Duration::from_millis(250);
 pub(super) struct RunStart {
     pub(super) message: Arc<Message>,
     pub(super) attempt: u32,
+    pub(super) begins_task: bool,
     pub(super) extensions: Vec<String>,
     pub(super) accepted_output_modes: Vec<String>,
     pub(super) metadata: Option<Struct>,
@@ -76,14 +77,14 @@ fn own(cell: &TaskCell, inner: &mut Inner, start: RunStart) -> Arc<Turn> {
         replied: false,
         resumed: 0,
     });
-    let RunStart { message, attempt, extensions, accepted_output_modes, metadata } = start;
+    let RunStart { message, attempt, begins_task, extensions, accepted_output_modes, metadata } = start;
     Arc::new(Turn {
         message,
         task_id: Arc::clone(&cell.ids.task),
         context_id: Arc::clone(&cell.ids.context),
         agent: Arc::clone(&cell.spec.name),
         owner: Arc::clone(&cell.owner),
-        turn: inner.runs,
+        begins_task,
         attempt,
         extensions,
         accepted_output_modes,
@@ -167,6 +168,7 @@ impl RunTask {
                 let start = RunStart {
                     message: Arc::clone(message),
                     attempt: 1,
+                    begins_task: false,
                     extensions: self.turn.extensions.clone(),
                     accepted_output_modes: self.turn.accepted_output_modes.clone(),
                     metadata: None,

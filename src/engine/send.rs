@@ -10,7 +10,7 @@ use tricord_bindings::wkt::Struct;
 use uuid::Uuid;
 
 use crate::schema::{Message, StreamResponse, Task};
-use crate::store::ClaimKey;
+use crate::store::{Claim, ClaimKey, Claimed};
 use crate::task::event::Ids;
 
 use super::cell::Beginning;
@@ -72,6 +72,37 @@ impl Engine {
         if incoming.message.task_id.is_empty() { self.begin_task(incoming) } else { self.continue_task(incoming) }
     }
 
+    /// Reserves an answer for an idempotency key, or says what an earlier request with it led to.
+    ///
+    /// # Errors
+    /// When the store does not take it.
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed, EngineError> {
+        self.refuse_if_unready()?;
+        Ok(self.0.store.claim(claim).await?)
+    }
+
+    /// Joins an earlier request: waits for what comes of its task, or of the message that is still being worked on.
+    /// `None` if there is nothing to join yet.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn join(&self, agent: &str, owner: &str, id: Uuid) -> Result<Option<Sent>, EngineError> {
+        let cell = match self.cell(agent, owner, id) {
+            Ok(cell) => cell,
+            Err(EngineError::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut inner = cell.lock();
+        let watcher = inner.watch(false);
+        // With a run under way the next pause is what the first request waits for; without one, the last.
+        let seq = match inner.run {
+            Some(_) => inner.committed.pause.max(FIRST_MESSAGE),
+            None => inner.committed.pause.saturating_sub(1),
+        };
+        drop(inner);
+        Ok(Some(Sent { cell, seq, watcher, streaming: false }))
+    }
+
     fn begin_task(&self, incoming: Incoming) -> Result<Sent, EngineError> {
         let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, claim } =
             incoming;
@@ -88,7 +119,14 @@ impl Engine {
         let pk = self.0.store.allocate();
         let cell = TaskCell::new(Arc::clone(&self.0), id, ids, pk, Arc::clone(spec), owner, beginning);
         self.0.cells.insert(&cell);
-        let start = RunStart { message: turn_message, attempt: 1, extensions, accepted_output_modes, metadata };
+        let start = RunStart {
+            message: turn_message,
+            attempt: 1,
+            begins_task: true,
+            extensions,
+            accepted_output_modes,
+            metadata,
+        };
         let mut inner = cell.lock();
         let watcher = inner.watch(streaming);
         let run = run::begin(&cell, &mut inner, start, permit);
@@ -98,7 +136,7 @@ impl Engine {
     }
 
     fn continue_task(&self, incoming: Incoming) -> Result<Sent, EngineError> {
-        let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, .. } =
+        let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, claim } =
             incoming;
         let id = Uuid::try_parse(&message.task_id).map_err(|_| EngineError::NotFound)?;
         let cell = self.cell(&agent, &owner, id)?;
@@ -119,13 +157,19 @@ impl Engine {
                 Some(_) => None,
                 None => Some(self.0.limits.run().ok_or(EngineError::Busy("tasks running at the same time"))?),
             };
-            let seq = cell.admit_message(inner, message, streaming)?;
+            let seq = cell.admit_message(inner, message, streaming, claim.map(|(key, _)| key))?;
             let watcher = inner.watch(streaming);
             match permit {
                 None => inner.incoming.push_back(for_agent),
                 Some(permit) => {
-                    let start =
-                        RunStart { message: for_agent, attempt: 1, extensions, accepted_output_modes, metadata };
+                    let start = RunStart {
+                        message: for_agent,
+                        attempt: 1,
+                        begins_task: false,
+                        extensions,
+                        accepted_output_modes,
+                        metadata,
+                    };
                     run = Some(run::begin(&cell, inner, start, permit));
                 }
             }

@@ -243,21 +243,22 @@ impl Engine {
     ) -> Result<TaskStream, EngineError> {
         let permit = self.0.limits.stream().ok_or(EngineError::Busy("open streams"))?;
         let cell = self.cell(agent, owner, id)?;
-        let mut inner = cell.lock();
-        if inner.committed.seq == 0 {
-            return Err(EngineError::NotFound);
-        }
-        let head = inner.committed.seq;
-        let state = super::cell::state_of(inner.committed.task.task());
-        let start = cursor::start(cursor, self.generation(), head);
-        // A cursor that names nothing we have still asks for what there is, unless it is the very end.
-        let at_end = cursor.is_none() || cursor.is_some_and(|c| self.is_head(c, head));
-        if lifecycle::is_terminal(state) && start == Start::Head && at_end {
-            return Err(EngineError::Ended(state));
-        }
-        let snapshot = inner.committed.task.task().clone();
-        let watcher = inner.watch(true);
-        drop(inner);
+        let (head, start, snapshot, watcher) = {
+            let mut inner = cell.lock();
+            let head = inner.committed.seq;
+            if head == 0 {
+                return Err(EngineError::NotFound);
+            }
+            let task = inner.committed.task.task();
+            let start = cursor::start(cursor, self.generation(), head);
+            // A cursor that names nothing we have still asks for what there is, unless it is the very end.
+            let nothing_left = cursor.is_none_or(|cursor| self.is_head(cursor, head));
+            if lifecycle::is_terminal(super::cell::state_of(task)) && nothing_left {
+                return Err(EngineError::Ended(super::cell::state_of(task)));
+            }
+            let snapshot = task.clone();
+            (head, start, snapshot, inner.watch(true))
+        };
         let mut stream = TaskStream {
             cell: Arc::clone(&cell),
             watcher,

@@ -1,0 +1,30 @@
+//! What a card asks of its callers: required extensions, and the extended card that there is not.
+
+use tricord_bindings::Error;
+
+use crate::protocol;
+use crate::schema::AgentCard;
+
+/// Leaves in `extensions` those that the agent knows, which are then in use; refuses a call that does not name a required
+/// one (§3.3.4, §4.6). Unknown URIs are ignored.
+pub(super) fn admit_extensions(card: &AgentCard, extensions: &mut Vec<String>) -> Result<(), Error> {
+    let known = card.capabilities.as_ref().map_or(&[][..], |capabilities| &capabilities.extensions);
+    if let Some(missing) = known.iter().find(|known| known.required && !extensions.contains(&known.uri)) {
+        let message = format!("this agent requires the extension {}: name it in A2A-Extensions", missing.uri);
+        return Err(Error::new(&protocol::EXTENSION_SUPPORT_REQUIRED, message).with("extension", &missing.uri));
+    }
+    let mut seen = Vec::new();
+    extensions.retain(|uri| {
+        let news = known.iter().any(|known| known.uri == *uri) && !seen.contains(uri);
+        if news {
+            seen.push(uri.clone());
+        }
+        news
+    });
+    Ok(())
+}
+
+/// A server without authentication has no extended card, and its card says so.
+pub(super) fn no_extended_card() -> Error {
+    Error::new(&protocol::UNSUPPORTED_OPERATION, "this agent has no extended card")
+}

@@ -1,0 +1,70 @@
+//! The media types that an agent reads, and whether a message keeps to them.
+
+use tricord_bindings::{Error, Violation};
+
+use crate::protocol;
+use crate::schema::part::Content;
+use crate::schema::{AgentCard, Message, Part};
+
+/// Media types that an agent reads: its card's defaults and those of every skill.
+#[derive(Debug)]
+pub(super) struct MediaTypes(Vec<String>);
+
+impl MediaTypes {
+    pub(super) fn of(card: &AgentCard) -> Self {
+        let of_skills = card.skills.iter().flat_map(|skill| &skill.input_modes);
+        let mut types: Vec<_> = card.default_input_modes.iter().chain(of_skills).map(|mode| essence(mode)).collect();
+        types.sort();
+        types.dedup();
+        Self(types)
+    }
+
+    /// Refuses a message with a part of a media type that the agent does not read.
+    pub(super) fn check(&self, message: &Message) -> Result<(), Error> {
+        for (index, part) in message.parts.iter().enumerate() {
+            if let Some(media_type) = media_type(part)
+                && !self.reads(&media_type)
+            {
+                let readable = self.0.join(", ");
+                let message = format!("message.parts[{index}]: the agent reads {readable}, not {media_type}");
+                let error = Error::new(&protocol::CONTENT_TYPE_NOT_SUPPORTED, message);
+                return Err(error.with("mediaType", media_type));
+            }
+        }
+        Ok(())
+    }
+
+    fn reads(&self, media_type: &str) -> bool {
+        self.0.iter().any(|known| match known.split_once('/') {
+            Some(("*", "*")) => true,
+            Some((kind, "*")) => media_type.split('/').next() == Some(kind),
+            _ => known == media_type,
+        })
+    }
+}
+
+/// A media type in lower case and without parameters.
+fn essence(media_type: &str) -> String {
+    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// What a part's media type is; bytes and links without one pass.
+fn media_type(part: &Part) -> Option<String> {
+    if !part.media_type.is_empty() {
+        return Some(essence(&part.media_type));
+    }
+    match &part.content {
+        Some(Content::Text(_)) => Some("text/plain".to_owned()),
+        Some(Content::Data(_)) => Some("application/json".to_owned()),
+        Some(Content::Raw(_) | Content::Url(_)) | None => None,
+    }
+}
+
+/// Reads a history length: absent is all, negative is an error (§3.2.4).
+pub(super) fn history_length(field: &str, length: Option<i32>) -> Result<Option<u32>, Error> {
+    length.map(|length| u32::try_from(length).map_err(|_| violation(field, "must not be negative"))).transpose()
+}
+
+pub(super) fn violation(field: &str, description: &str) -> Error {
+    Error::violations(vec![Violation { field: field.to_owned(), description: description.to_owned() }])
+}

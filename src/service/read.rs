@@ -1,0 +1,113 @@
+//! GetTask, ListTasks and CancelTask.
+
+use std::sync::Arc;
+
+use tricord_bindings::{Call, Error, Reply};
+use uuid::Uuid;
+
+use crate::engine::Snapshot;
+use crate::protocol;
+use crate::schema::{CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, Task, TaskState};
+use crate::store::{ListQuery, PageToken, TaskRow};
+use crate::task::event::micros;
+use crate::task::fold;
+
+use super::parts::{history_length, violation};
+use super::{Service, failure};
+
+/// Tasks on a page where the client does not say.
+const PAGE: i32 = 50;
+/// The most that it may say.
+const MAX_PAGE: i32 = 100;
+
+pub(super) fn get(service: &Service, call: &Call, request: &GetTaskRequest) -> Result<Reply<Task>, Error> {
+    let history = history_length("historyLength", request.history_length)?;
+    let id = Uuid::try_parse(&request.id).map_err(|_| failure::not_found())?;
+    let snapshot = service
+        .engine
+        .read(&call.agent, call.principal.owner(), id)
+        .map_err(|error| failure::error(error, &protocol::UNSUPPORTED_OPERATION))?;
+    Ok(match snapshot {
+        Snapshot::Shared(task) if history.is_none_or(|limit| task.value().history.len() <= limit as usize) => {
+            Reply::shared(task)
+        }
+        snapshot => {
+            let mut task = snapshot.into_task();
+            fold::limit_history(&mut task, history);
+            Reply::Owned(task)
+        }
+    })
+}
+
+pub(super) async fn cancel(service: &Service, call: &Call, request: &CancelTaskRequest) -> Result<Reply<Task>, Error> {
+    let id = Uuid::try_parse(&request.id).map_err(|_| failure::not_found())?;
+    let task = service.engine.cancel(&call.agent, call.principal.owner(), id).await;
+    task.map(Reply::Owned).map_err(|error| failure::error(error, &protocol::TASK_NOT_CANCELABLE))
+}
+
+/// Reading a page folds up to a hundred tasks, so it is done where blocking is allowed.
+pub(super) async fn list(
+    service: &Service,
+    call: Call,
+    request: ListTasksRequest,
+) -> Result<Reply<ListTasksResponse>, Error> {
+    let service = service.clone();
+    let page = tokio::task::spawn_blocking(move || read_page(&service, &call, &request)).await;
+    page.unwrap_or_else(|_| Err(Error::internal())).map(Reply::Owned)
+}
+
+fn read_page(service: &Service, call: &Call, request: &ListTasksRequest) -> Result<ListTasksResponse, Error> {
+    let history = history_length("historyLength", request.history_length)?;
+    let page_size = match request.page_size {
+        None => PAGE,
+        Some(size @ 1..=MAX_PAGE) => size,
+        Some(_) => return Err(violation("pageSize", "must be from 1 to 100")),
+    };
+    let store = service.engine.store();
+    let mut query = ListQuery {
+        agent: Arc::clone(&call.agent),
+        owner: Arc::clone(call.principal.owner()),
+        context: (!request.context_id.is_empty()).then(|| request.context_id.as_str().into()),
+        state: (request.status() != TaskState::Unspecified).then(|| request.status()),
+        // Inclusive at the store's own precision: a time between two microseconds excludes the earlier one.
+        after_us: request
+            .status_timestamp_after
+            .as_ref()
+            .map(|t| micros(t).saturating_add(i64::from(t.nanos % 1000 != 0))),
+        limit: page_size.unsigned_abs(),
+        cursor: None,
+    };
+    let total = if request.page_token.is_empty() {
+        store.total(&query).map_err(|e| failure::store(&e))?
+    } else {
+        let token = store
+            .read_page_token(&query, &request.page_token)
+            .map_err(|error| violation("pageToken", &error.to_string()))?;
+        query.cursor = Some((token.status_us, token.id));
+        token.total
+    };
+    // One more than asked for tells whether there is a next page.
+    query.limit += 1;
+    let mut rows = store.list(&query).map_err(|e| failure::store(&e))?;
+    query.limit -= 1;
+    let more = rows.len() > query.limit as usize;
+    rows.truncate(query.limit as usize);
+    let next_page_token = match rows.last() {
+        Some(last) if more => store.page_token(&query, &PageToken { status_us: last.status_us, id: last.id, total }),
+        _ => String::new(),
+    };
+    let artifacts = request.include_artifacts.unwrap_or(false);
+    let tasks = rows.iter().map(|row| read_row(service, row, history, artifacts)).collect::<Result<_, _>>()?;
+    let total_size = i32::try_from(total).unwrap_or(i32::MAX);
+    Ok(ListTasksResponse { tasks, next_page_token, page_size, total_size })
+}
+
+fn read_row(service: &Service, row: &TaskRow, history: Option<u32>, artifacts: bool) -> Result<Task, Error> {
+    let snapshot = service.engine.read_row(row).map_err(|e| failure::error(e, &protocol::UNSUPPORTED_OPERATION))?;
+    let mut task = snapshot.into_task();
+    fold::limit_history(&mut task, history);
+    if !artifacts {
+        task.artifacts.clear();
+    }
+    Ok(task)
+}

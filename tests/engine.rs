@@ -1,0 +1,335 @@
+//! The engine through its library face: what agents say becomes tasks and events, in order, durable, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tricord::agents::{Agent, AnyAgent, Conformance, Cx, from_fn, text_part};
+use tricord::engine::{AgentSpec, Engine, EngineError, Incoming, Limits, OnRestart, Outcome};
+use tricord::schema::part::Content;
+use tricord::schema::stream_response::Payload;
+use tricord::schema::{Message, Role, StreamResponse, Task, TaskState};
+use tricord::store::{Options, Store, StoreUrl};
+use uuid::Uuid;
+
+fn spec(agent: impl Agent) -> AgentSpec {
+    AgentSpec {
+        name: "a".into(),
+        agent: AnyAgent::new(agent),
+        on_restart: OnRestart::Fail,
+        cancel_grace: Duration::from_millis(200),
+    }
+}
+
+fn start(agent: impl Agent) -> Engine {
+    let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
+    Engine::start(store, vec![spec(agent)], Limits::default()).expect("an engine")
+}
+
+fn message(text: &str) -> Incoming {
+    let message =
+        Message { message_id: "m".into(), role: Role::User.into(), parts: vec![text_part(text)], ..Message::default() };
+    Incoming {
+        agent: "a".into(),
+        owner: "".into(),
+        message,
+        metadata: None,
+        extensions: Vec::new(),
+        accepted_output_modes: Vec::new(),
+        streaming: false,
+        claim: None,
+    }
+}
+
+fn follow_up(task: &Task, text: &str) -> Incoming {
+    let mut incoming = message(text);
+    incoming.message.task_id.clone_from(&task.id);
+    incoming
+}
+
+async fn send(engine: &Engine, incoming: Incoming) -> Task {
+    match engine.send(incoming).expect("admitted").outcome(true, None).await.expect("an outcome") {
+        Outcome::Task(task) => task,
+        Outcome::Message(message) => panic!("a message came instead of a task: {message:?}"),
+    }
+}
+
+async fn begin(engine: &Engine, text: &str) -> Task {
+    match engine.send(message(text)).expect("admitted").outcome(false, None).await.expect("an outcome") {
+        Outcome::Task(task) => task,
+        Outcome::Message(message) => panic!("a message came instead of a task: {message:?}"),
+    }
+}
+
+fn state(task: &Task) -> TaskState {
+    task.status.as_ref().expect("a status").state()
+}
+
+fn id(task: &Task) -> Uuid {
+    task.id.parse().expect("an id of ours")
+}
+
+fn texts(task: &Task) -> Vec<&str> {
+    let parts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
+    parts
+        .filter_map(|part| if let Some(Content::Text(text)) = &part.content { Some(text.as_str()) } else { None })
+        .collect()
+}
+
+async fn collect(engine: &Engine, incoming: Incoming) -> Vec<StreamResponse> {
+    let sent = engine.send(Incoming { streaming: true, ..incoming }).expect("admitted");
+    let events = sent.stream(engine, None).expect("a stream");
+    events.map(|event| event.expect("an event").value().clone()).collect().await
+}
+
+#[tokio::test]
+async fn a_blocking_send_returns_the_completed_task() {
+    let engine = start(Conformance::default());
+    let task = send(&engine, message("echo hello there")).await;
+    assert_eq!(state(&task), TaskState::Completed);
+    assert_eq!(texts(&task), ["hello there"]);
+    assert_eq!(task.history.len(), 1);
+    assert_eq!(task.history[0].task_id, task.id);
+    assert_eq!(engine.read("a", "", id(&task)).expect("readable").task(), &task);
+    assert_eq!(engine.read("a", "ben", id(&task)).expect_err("not his"), EngineError::NotFound);
+}
+
+#[tokio::test]
+async fn a_message_answer_makes_no_task() {
+    let engine = start(Conformance::default());
+    let outcome = engine.send(message("msg hi")).expect("admitted").outcome(true, None).await.expect("an outcome");
+    let Outcome::Message(event) = outcome else { panic!("expected a message, got {outcome:?}") };
+    let Some(Payload::Message(message)) = &event.value().payload else { panic!("not a message: {event:?}") };
+    assert!(message.task_id.is_empty() && !message.context_id.is_empty() && !message.message_id.is_empty());
+    let events = collect(&engine, self::message("msg hi")).await;
+    assert!(matches!(events[..], [StreamResponse { payload: Some(Payload::Message(_)) }]), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_the_task_as_submitted_and_ends_with_its_end() {
+    let engine = start(Conformance::default());
+    let events = collect(&engine, message("chunks 3")).await;
+    let kinds: Vec<String> = events
+        .iter()
+        .map(|event| match event.payload.as_ref().expect("a payload") {
+            Payload::Task(task) => format!("task {}", state(task).as_str_name()),
+            Payload::StatusUpdate(update) => update.status.as_ref().expect("a status").state().as_str_name().into(),
+            Payload::ArtifactUpdate(update) => format!("piece append={} last={}", update.append, update.last_chunk),
+            Payload::Message(_) => "message".into(),
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "task TASK_STATE_SUBMITTED",
+            "TASK_STATE_WORKING",
+            "piece append=false last=false",
+            "piece append=true last=false",
+            "piece append=true last=true",
+            "TASK_STATE_COMPLETED"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn ten_thousand_pieces_arrive_in_order_at_a_slow_reader() {
+    let engine = start(Conformance::default());
+    let sent = engine.send(Incoming { streaming: true, ..message("chunks 10000") }).expect("admitted");
+    let mut events = sent.stream(&engine, None).expect("a stream");
+    let (mut pieces, mut last) = (0, 0);
+    while let Some(event) = events.next().await {
+        let event = event.expect("an event");
+        let seq = event.id().expect("a place").seq;
+        assert!(seq > last, "{seq} after {last}");
+        last = seq;
+        if matches!(event.value().payload, Some(Payload::ArtifactUpdate(_))) {
+            pieces += 1;
+        }
+        if pieces == 1 {
+            // Far enough behind that the ring has dropped what comes next.
+            let Some(Payload::ArtifactUpdate(update)) = &event.value().payload else { continue };
+            let task: Uuid = update.task_id.parse().expect("an id");
+            while state(engine.read("a", "", task).expect("readable").task()) != TaskState::Completed {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    assert_eq!(pieces, 10_000);
+}
+
+#[tokio::test]
+async fn a_follow_up_continues_the_task_that_asked() {
+    let engine = start(Conformance::default());
+    let asked = send(&engine, message("ask")).await;
+    assert_eq!(state(&asked), TaskState::InputRequired);
+    let done = send(&engine, follow_up(&asked, "forty-two")).await;
+    assert_eq!((state(&done), &done.id, &done.context_id), (TaskState::Completed, &asked.id, &asked.context_id));
+    let roles: Vec<_> = done.history.iter().map(Message::role).collect();
+    assert_eq!(roles, [Role::User, Role::Agent, Role::User]);
+    assert_eq!(
+        engine.send(follow_up(&done, "more")).expect_err("it has ended"),
+        EngineError::Ended(TaskState::Completed)
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_run_and_the_task() {
+    let engine = start(Conformance::default());
+    let task = begin(&engine, "slow 30").await;
+    let canceled = engine.cancel("a", "", id(&task)).await.expect("cancelled");
+    assert_eq!(state(&canceled), TaskState::Canceled);
+    assert_eq!(
+        engine.cancel("a", "", id(&task)).await.expect_err("it has ended"),
+        EngineError::Ended(TaskState::Canceled)
+    );
+    assert_eq!(engine.load().runs, 0);
+}
+
+#[tokio::test]
+async fn a_run_that_ignores_the_cancel_is_cut_off() {
+    let engine = start(from_fn(|cx: Cx| async move {
+        cx.working("").await?;
+        std::future::pending::<()>().await;
+        Ok(())
+    }));
+    let task = begin(&engine, "x").await;
+    assert_eq!(state(&engine.cancel("a", "", id(&task)).await.expect("cancelled")), TaskState::Canceled);
+}
+
+#[tokio::test]
+async fn a_panic_and_an_error_fail_the_task() {
+    let engine = start(Conformance::default());
+    for text in ["boom", "fail"] {
+        let task = send(&engine, message(text)).await;
+        assert_eq!(state(&task), TaskState::Failed, "{text}");
+        let message = task.status.as_ref().and_then(|status| status.message.as_ref()).expect("a reason");
+        assert_eq!((message.role(), message.parts.len(), &message.task_id), (Role::Agent, 1, &task.id));
+    }
+}
+
+#[tokio::test]
+async fn a_silent_run_gets_its_task_before_it_says_anything() {
+    let engine = start(Conformance::default());
+    let task = begin(&engine, "silent 30").await;
+    assert_eq!(state(&task), TaskState::Submitted);
+    engine.cancel("a", "", id(&task)).await.expect("cancelled");
+}
+
+#[tokio::test]
+async fn subscriptions_at_any_moment_see_everything_once() {
+    let engine = start(Conformance::default());
+    let task = begin(&engine, "gate k chunks 200").await;
+    let readers: Vec<_> = (0..20)
+        .map(|n| {
+            let (engine, task) = (engine.clone(), task.clone());
+            tokio::spawn(async move {
+                for _ in 0..n * 3 {
+                    tokio::task::yield_now().await;
+                }
+                let mut events = match engine.subscribe("a", "", id(&task), None, None).await {
+                    Ok(events) => events,
+                    Err(error) => return assert_eq!(error, EngineError::Ended(TaskState::Completed)),
+                };
+                let mut pieces = 0;
+                while let Some(event) = events.next().await {
+                    pieces += match event.expect("an event").value().payload.as_ref().expect("a payload") {
+                        Payload::Task(task) => texts(task).len(),
+                        Payload::ArtifactUpdate(_) => 1,
+                        _ => 0,
+                    };
+                }
+                assert_eq!(pieces, 200);
+            })
+        })
+        .collect();
+    send(&engine, message("open k")).await;
+    for reader in readers {
+        reader.await.expect("a reader");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_resumes_where_it_was_left_also_after_the_end() {
+    let engine = start(Conformance::default());
+    let all = {
+        let sent = engine.send(Incoming { streaming: true, ..message("chunks 5") }).expect("admitted");
+        let events = sent.stream(&engine, None).expect("a stream");
+        events.map(|event| event.expect("an event")).collect::<Vec<_>>().await
+    };
+    let Some(Payload::Task(task)) = &all[0].value().payload else { panic!("no task first: {:?}", all[0]) };
+    let cursor = all[3].id().expect("a place").to_string();
+    let again = engine.subscribe("a", "", id(task), Some(&cursor), None).await.expect("a replay");
+    let again: Vec<_> = again.map(|event| event.expect("an event")).collect().await;
+    let Some(Payload::Task(folded)) = &again[0].value().payload else { panic!("no task first: {:?}", again[0]) };
+    assert_eq!(texts(folded).len(), 2);
+    assert_eq!(again[0].id(), all[3].id());
+    let ids = |events: &[tricord_bindings::Reply<StreamResponse>]| events.iter().map(|e| e.id()).collect::<Vec<_>>();
+    assert_eq!(ids(&again[1..]), ids(&all[4..]));
+    let last = all.last().and_then(|event| event.id()).expect("a place").to_string();
+    let refused = engine.subscribe("a", "", id(task), Some(&last), None).await.expect_err("nothing is left");
+    assert_eq!(refused, EngineError::Ended(TaskState::Completed));
+}
+
+#[tokio::test]
+async fn two_follow_ups_at_once_are_both_in_the_history() {
+    let engine = start(Conformance::default());
+    let asked = send(&engine, message("ask")).await;
+    let (engine, asked) = (Arc::new(engine), Arc::new(asked));
+    let sends = ["one", "two"].map(|text| {
+        let (engine, asked) = (Arc::clone(&engine), Arc::clone(&asked));
+        tokio::spawn(async move {
+            match engine.send(follow_up(&asked, text)) {
+                Ok(sent) => sent.outcome(true, None).await.map(|_| true),
+                Err(EngineError::Ended(TaskState::Completed)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    });
+    let mut taken = 0;
+    for send in sends {
+        taken += usize::from(send.await.expect("a send").expect("taken or refused"));
+    }
+    let task = engine.read("a", "", id(&asked)).expect("readable").into_task();
+    assert_eq!(state(&task), TaskState::Completed);
+    assert_eq!(task.history.iter().filter(|message| message.role() == Role::User).count(), 1 + taken);
+}
+
+#[test]
+fn what_ran_when_the_process_ended_is_failed_or_resumed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let url: StoreUrl = format!("sqlite:{}", dir.path().join("t.db").display()).parse().expect("an address");
+    for on_restart in [OnRestart::Fail, OnRestart::Resume] {
+        let open = || {
+            let store = Store::open(&Options::new(url.clone())).expect("a store");
+            Engine::start(store, vec![AgentSpec { on_restart, ..spec(Conformance::default()) }], Limits::default())
+                .expect("an engine")
+        };
+        let first = tokio::runtime::Runtime::new().expect("a runtime");
+        let (running, waiting) = first.block_on(async {
+            let engine = open();
+            let waiting = send(&engine, message("ask")).await;
+            let running = begin(&engine, "slow 0.3").await;
+            engine.close().await;
+            (running, waiting)
+        });
+        first.shutdown_timeout(Duration::from_secs(10));
+        let second = tokio::runtime::Runtime::new().expect("a runtime");
+        second.block_on(async {
+            let engine = open();
+            let end = loop {
+                let task = engine.read("a", "", id(&running)).expect("readable").into_task();
+                match state(&task) {
+                    TaskState::Submitted | TaskState::Working => tokio::time::sleep(Duration::from_millis(10)).await,
+                    _ => break task,
+                }
+            };
+            let expected = if on_restart == OnRestart::Fail { TaskState::Failed } else { TaskState::Completed };
+            assert_eq!(state(&end), expected);
+            let waiting = engine.read("a", "", id(&waiting)).expect("readable").into_task();
+            assert_eq!(state(&waiting), TaskState::InputRequired);
+            assert_eq!(state(&send(&engine, follow_up(&waiting, "42")).await), TaskState::Completed);
+            engine.close().await;
+        });
+        second.shutdown_timeout(Duration::from_secs(10));
+    }
+}
