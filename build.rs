@@ -12,6 +12,12 @@ fn main() {
         root: "crate::schema".into(),
         bytes: vec![".lf.a2a.v1.Part.raw".into()],
         required_oneofs: vec![".lf.a2a.v1.Part.content".into()],
+        document: tricord_codegen::Document {
+            title: "Agent2Agent (A2A) protocol".into(),
+            version: "1.0".into(),
+            media_type: "application/a2a+json".into(),
+            version_header: "A2A-Version".into(),
+        },
         out_dir: PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")),
     };
     if let Err(error) = tricord_codegen::generate(&config) {

@@ -16,3 +16,6 @@ pub mod store {
 
 /// The encoded `FileDescriptorSet` of the schema, options included.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The HTTP+JSON wire as an OpenAPI 3.1 document.
+pub const OPENAPI: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));

@@ -2,6 +2,7 @@
 
 mod codec;
 mod corpus;
+mod documents;
 mod google;
 mod json_rules;
 mod parity;

@@ -3,6 +3,8 @@
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 
+use crate::codec::required;
+
 /// A small generator of numbers (splitmix64): enough to vary messages, and the same on every machine.
 pub(crate) struct Random(u64);
 
@@ -30,44 +32,54 @@ impl Random {
 
 /// A message that every wire can carry: known enum values, timestamps in range, set values, finite numbers.
 pub(crate) fn message(descriptor: &MessageDescriptor, random: &mut Random) -> DynamicMessage {
-    let message = any(descriptor, random);
+    made(descriptor, random, false)
+}
+
+/// The same, with every required message there and a member in every oneof.
+pub(crate) fn complete(descriptor: &MessageDescriptor, random: &mut Random) -> DynamicMessage {
+    made(descriptor, random, true)
+}
+
+fn made(descriptor: &MessageDescriptor, random: &mut Random, complete: bool) -> DynamicMessage {
+    let message = any(descriptor, random, complete);
     // Through protobuf, where a field that holds its default and one that was never set become the same.
     DynamicMessage::decode(descriptor.clone(), message.encode_to_vec().as_slice()).expect("it is protobuf")
 }
 
-fn any(descriptor: &MessageDescriptor, random: &mut Random) -> DynamicMessage {
+fn any(descriptor: &MessageDescriptor, random: &mut Random, complete: bool) -> DynamicMessage {
     match descriptor.full_name() {
         "google.protobuf.Timestamp" => timestamp(descriptor, random),
         "google.protobuf.Struct" => object(descriptor, random, 3),
         "google.protobuf.Value" => value(descriptor, random, 3),
-        _ => plain(descriptor, random),
+        _ => plain(descriptor, random, complete),
     }
 }
 
-fn plain(descriptor: &MessageDescriptor, random: &mut Random) -> DynamicMessage {
+fn plain(descriptor: &MessageDescriptor, random: &mut Random, complete: bool) -> DynamicMessage {
     let mut message = DynamicMessage::new(descriptor.clone());
     for field in descriptor.fields() {
+        let needed = complete && (required(&field) || field.containing_oneof().is_some());
         // Of a oneof only the last set member stays, which is as it should be.
-        if random.below(3) > 0 {
-            message.set_field(&field, field_value(&field, random));
+        if needed || random.below(3) > 0 {
+            message.set_field(&field, field_value(&field, random, complete));
         }
     }
     message
 }
 
-fn field_value(field: &FieldDescriptor, random: &mut Random) -> Value {
+fn field_value(field: &FieldDescriptor, random: &mut Random, complete: bool) -> Value {
     if field.is_map() {
         let entry = field.kind().as_message().expect("a map has entries").map_entry_value_field();
-        let entries = (0..random.below(3)).map(|_| (MapKey::String(text(random)), single(&entry, random)));
+        let entries = (0..random.below(3)).map(|_| (MapKey::String(text(random)), single(&entry, random, complete)));
         return Value::Map(entries.collect());
     }
     if field.is_list() {
-        return Value::List((0..random.below(3)).map(|_| single(field, random)).collect());
+        return Value::List((0..random.below(3)).map(|_| single(field, random, complete)).collect());
     }
-    single(field, random)
+    single(field, random, complete)
 }
 
-fn single(field: &FieldDescriptor, random: &mut Random) -> Value {
+fn single(field: &FieldDescriptor, random: &mut Random, complete: bool) -> Value {
     match field.kind() {
         Kind::String => Value::String(text(random)),
         Kind::Bool => Value::Bool(random.below(2) == 0),
@@ -77,7 +89,7 @@ fn single(field: &FieldDescriptor, random: &mut Random) -> Value {
             Value::Bytes((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>().into())
         }
         Kind::Enum(kind) => Value::EnumNumber(random.pick(&kind.values().map(|v| v.number()).collect::<Vec<_>>())),
-        Kind::Message(inner) => Value::Message(any(&inner, random)),
+        Kind::Message(inner) => Value::Message(any(&inner, random, complete)),
         other => panic!("{}: the schema has no {other:?} yet", field.full_name()),
     }
 }

@@ -9,6 +9,7 @@ pub mod http_rules;
 pub mod jsonrpc;
 pub mod messages;
 pub mod model;
+pub mod openapi;
 pub mod proto_json;
 pub mod requests;
 pub mod schema;
@@ -37,8 +38,23 @@ pub struct Config {
     pub bytes: Vec<String>,
     /// Oneofs that need a member in every request, which the schema has no option to say: full names with a leading dot.
     pub required_oneofs: Vec<String>,
+    /// What the OpenAPI document says beyond the schema.
+    pub document: Document,
     /// Where the files are written.
     pub out_dir: PathBuf,
+}
+
+/// What a schema does not say and an OpenAPI document has to.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// The title.
+    pub title: String,
+    /// The version of the protocol.
+    pub version: String,
+    /// The protocol's own JSON media type.
+    pub media_type: String,
+    /// The header that names the version.
+    pub version_header: String,
 }
 
 /// Why nothing was generated.
@@ -72,7 +88,7 @@ pub enum Error {
 }
 
 /// Writes everything into [`Config::out_dir`]: `tricord.rs` (one tree of modules, to be included in
-/// [`Config::root`]) and the files that it includes.
+/// [`Config::root`]) and the files that it includes, `descriptors.bin` and `openapi.json`.
 ///
 /// # Errors
 /// When the schema does not compile, asks for something that a wire cannot express, or a file cannot be written.
@@ -96,6 +112,7 @@ pub fn generate(config: &Config) -> Result<(), Error> {
     tree.push_str("#[cfg(feature = \"client\")]\n");
     write_module(config, &mut tree, "client", "A typed client of the service.", client::generate(&service))?;
     fs::write(config.out_dir.join("tricord.rs"), tree)?;
+    fs::write(config.out_dir.join("openapi.json"), openapi::generate(schema.pool(), &service, config)?)?;
     Ok(())
 }
 

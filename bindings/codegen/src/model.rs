@@ -142,7 +142,8 @@ pub fn refuse(rpc: &str, problem: impl Into<String>) -> Error {
     Error::Unsupported { rpc: rpc.to_owned(), problem: problem.into() }
 }
 
-fn comment(file: &prost_types::FileDescriptorProto, path: &[i32]) -> String {
+/// The comment that stands before the thing at `path` in its file.
+pub fn comment(file: &prost_types::FileDescriptorProto, path: &[i32]) -> String {
     let info = file.source_code_info.as_ref();
     let location = info.and_then(|info| info.location.iter().find(|l| l.path == path));
     location.map(|l| l.leading_comments().trim().to_owned()).unwrap_or_default()

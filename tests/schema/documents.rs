@@ -1,0 +1,78 @@
+//! What is generated for people to read, held against golden copies so that a change of the API shows in review; and the
+//! OpenAPI document, held against a validator and against the JSON that we really print.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use prost::Message as _;
+use tricord::schema::{OPENAPI, RPCS};
+
+use crate::codec::{codec, messages, pool};
+use crate::random::{self, Random};
+use crate::venv;
+
+/// Compares with the golden copy, or renews it.
+#[track_caller]
+fn golden(name: &str, generated: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, generated).expect("the golden copy is written");
+        return;
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let first = kept.lines().zip(generated.lines()).enumerate().find(|(_, (kept, new))| kept != new);
+    let place = first.map_or("its length".to_owned(), |(line, (kept, new))| {
+        format!("line {}:\n  kept      {kept}\n  generated {new}", line + 1)
+    });
+    assert!(
+        kept == generated,
+        "tests/golden/{name} differs from what is generated now, first in {place}\n\
+         If the change is meant, renew the copy with: UPDATE_GOLDEN=1 cargo test --test schema golden"
+    );
+}
+
+#[test]
+fn the_openapi_document_is_the_golden_one() {
+    golden("openapi.json", OPENAPI);
+}
+
+#[test]
+fn the_service_trait_is_the_golden_one() {
+    golden("service.rs.txt", include_str!(concat!(env!("OUT_DIR"), "/service.rs")));
+}
+
+#[test]
+fn every_http_rule_is_an_operation_of_the_document() {
+    let document: serde_json::Value = serde_json::from_str(OPENAPI).expect("the document is JSON");
+    let paths = document["paths"].as_object().expect("it has paths");
+    let mut operations: BTreeMap<&str, usize> = BTreeMap::new();
+    for verbs in paths.values() {
+        for operation in verbs.as_object().expect("a path has verbs").values() {
+            let id = operation["operationId"].as_str().expect("an operation has an id").to_lowercase();
+            let rpc = RPCS.iter().filter(|rpc| id.starts_with(&rpc.name.to_lowercase()));
+            let rpc = rpc.max_by_key(|rpc| rpc.name.len()).expect("the id begins with an rpc's name");
+            *operations.entry(rpc.name).or_default() += 1;
+        }
+    }
+    for rpc in RPCS {
+        assert_eq!(operations.get(rpc.name), Some(&rpc.rules.len()), "{}", rpc.name);
+    }
+}
+
+#[test]
+fn the_openapi_document_is_valid_and_describes_the_json_that_we_print() {
+    let mut input = String::new();
+    // The document on the first line, then messages with their names.
+    let document: serde_json::Value = serde_json::from_str(OPENAPI).expect("the document is JSON");
+    writeln!(input, "{document}").unwrap();
+    for descriptor in messages(&pool()) {
+        for seed in 0..20 {
+            let message = random::complete(&descriptor, &mut Random::new(seed));
+            let json = (codec(descriptor.name()).print)(&message.encode_to_vec());
+            writeln!(input, "{}\t{json}", descriptor.name()).unwrap();
+        }
+    }
+    let output = String::from_utf8(venv::run("openapi.py", input.as_bytes())).expect("text");
+    assert_eq!(output.trim(), format!("valid, and {} messages", messages(&pool()).len() * 20));
+}
