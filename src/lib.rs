@@ -2,6 +2,8 @@
 
 pub mod agents;
 pub mod card;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod config;
@@ -11,3 +13,5 @@ pub mod schema;
 pub mod service;
 pub mod store;
 pub mod task;
+#[cfg(feature = "cli")]
+pub mod telemetry;

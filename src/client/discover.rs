@@ -23,6 +23,8 @@ pub struct Settings {
     pub headers: HeaderMap,
     /// Hosts that the card may name and that are given the headers too, beside the card's own.
     pub trusted_hosts: Vec<String>,
+    /// What to send as tenant, in place of what the interface says.
+    pub tenant: Option<String>,
     /// Options of every call. [`Settings::with_headers`] puts the headers into them.
     pub options: CallOptions,
 }

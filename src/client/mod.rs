@@ -45,7 +45,10 @@ impl Client {
     pub async fn connect(url: &str, settings: Settings) -> Result<Self, ConnectError> {
         let http = HttpClient::new();
         let (card, address) = read_card(&http, url, &settings).await?;
-        let choice = choose::choose(&card, &address, settings.binding)?;
+        let mut choice = choose::choose(&card, &address, settings.binding)?;
+        if let Some(tenant) = &settings.tenant {
+            choice.tenant.clone_from(tenant);
+        }
         discover::check_trust(&address, &choice, &settings)?;
         let transport = choose::transport(http, &choice).map_err(ConnectError::Call)?;
         Ok(Self { service: A2aServiceClient::new(transport), card, choice, options: settings.options })

@@ -22,6 +22,22 @@ pub use load::Sources;
 pub use problem::{Problem, Problems};
 pub use value::Secret;
 
+/// Reads a duration as the file has it: a whole number and ms, s, m, h or d.
+///
+/// # Errors
+/// With what is wrong, for people.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    value::duration(text)
+}
+
+/// Reads a store's address as the file has it.
+///
+/// # Errors
+/// With what is wrong, for people.
+pub fn parse_store_url(text: &str) -> Result<StoreUrl, String> {
+    load::store_url(text)
+}
+
 /// The whole configuration.
 #[derive(Debug, Clone)]
 pub struct Config {

@@ -1,0 +1,80 @@
+//! `tricord card`: what an agent says about itself.
+
+use std::io::{self, Write as _};
+
+use tricord_bindings::client::HttpClient;
+
+use super::connect::Connect;
+use super::exit::{Exit, Failure};
+use super::print::Printer;
+use crate::client;
+use crate::schema::AgentCard;
+
+/// Show what an agent says about itself
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The agent's address, or its card's [default: that of --url]
+    #[arg(value_name = "ADDRESS")]
+    address: Option<String>,
+
+    #[command(flatten)]
+    pub(super) connect: Connect,
+}
+
+pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
+    let url = args.address.as_deref().unwrap_or(&args.connect.url);
+    let (card, _) = client::read_card(&HttpClient::new(), url, &args.connect.settings()?).await?;
+    match args.connect.json {
+        true => Printer::new(true).json(&card)?,
+        false => show(&card)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn show(card: &AgentCard) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    writeln!(out, "{} {}", card.name, card.version)?;
+    writeln!(out, "  {}", card.description)?;
+    if let Some(provider) = &card.provider {
+        writeln!(out, "  by {} ({})", provider.organization, provider.url)?;
+    }
+    if let Some(url) = &card.documentation_url {
+        writeln!(out, "  documentation: {url}")?;
+    }
+    writeln!(out, "\ninterfaces")?;
+    for interface in &card.supported_interfaces {
+        let tenant = if interface.tenant.is_empty() { String::new() } else { format!(", tenant {}", interface.tenant) };
+        writeln!(
+            out,
+            "  {:10}  {} (version {}{tenant})",
+            interface.protocol_binding, interface.url, interface.protocol_version
+        )?;
+    }
+    writeln!(out, "\nreads   {}", card.default_input_modes.join(", "))?;
+    writeln!(out, "writes  {}", card.default_output_modes.join(", "))?;
+    if let Some(capabilities) = &card.capabilities {
+        let offered = [
+            ("streaming", capabilities.streaming),
+            ("push notifications", capabilities.push_notifications),
+            ("extended card", capabilities.extended_agent_card),
+        ];
+        let offered: Vec<_> = offered.iter().filter(|(_, on)| *on == Some(true)).map(|(name, _)| *name).collect();
+        writeln!(out, "offers  {}", if offered.is_empty() { "nothing more".to_owned() } else { offered.join(", ") })?;
+        for extension in &capabilities.extensions {
+            let need = if extension.required { "required" } else { "optional" };
+            writeln!(out, "extension {} ({need})", extension.uri)?;
+        }
+    }
+    if !card.security_schemes.is_empty() {
+        let names: Vec<_> = card.security_schemes.keys().map(String::as_str).collect();
+        writeln!(out, "asks for  {}", names.join(" or "))?;
+    }
+    writeln!(out, "\nskills")?;
+    for skill in &card.skills {
+        writeln!(out, "  {} ({}): {}", skill.name, skill.id, skill.description)?;
+        for example in &skill.examples {
+            writeln!(out, "    {example:?}")?;
+        }
+    }
+    out.flush()
+}

@@ -1,0 +1,30 @@
+//! `tricord check-config`: whether a configuration is right, without serving.
+
+use std::io::{self, Write as _};
+
+use super::exit::{Exit, Failure};
+use super::serve::ConfigArgs;
+
+/// Check a configuration, and tell all that is wrong with it
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+    let config = args.config.load()?;
+    let name = args.config.file().map_or_else(|| "the configuration".to_owned(), |path| path.display().to_string());
+    let mut out = io::stdout().lock();
+    writeln!(out, "{name} is right")?;
+    writeln!(out, "listen  {}", config.server.listen)?;
+    writeln!(out, "store   {}", config.store.url)?;
+    for agent in &config.agents {
+        let default = if agent.name == config.default_agent { ", the default" } else { "" };
+        writeln!(out, "agent   {} ({}{default})", agent.name, agent.kind.name())?;
+    }
+    for warning in config.warnings() {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
+    Ok(Exit::Done)
+}

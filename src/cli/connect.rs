@@ -1,0 +1,127 @@
+//! What all commands that call an agent share: where it is, and how to call it.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tricord_bindings::client::CallOptions;
+
+use super::exit::Failure;
+use crate::client::{Binding, Client, Settings};
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub(super) struct Connect {
+    /// The agent's address, or its card's
+    #[arg(
+        short,
+        long,
+        env = "TRICORD_URL",
+        default_value = "http://127.0.0.1:8080",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub(super) url: String,
+
+    /// The wire to call it by [default: the card's first]
+    #[arg(short, long, value_name = "BINDING")]
+    binding: Option<Wire>,
+
+    /// Which of the server's agents is meant [default: the one that the card names]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+
+    /// A bearer token for the agent
+    #[arg(long, env = "TRICORD_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    token: Option<String>,
+
+    /// A header for every request, as 'Name: value' (metadata on gRPC); can be given again
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+
+    /// An extension of the protocol to use, by its URI; can be given again
+    #[arg(long = "extension", value_name = "URI")]
+    extensions: Vec<String>,
+
+    /// Another host that the card may send calls to, credentials included; can be given again
+    #[arg(long = "trust-host", value_name = "HOST")]
+    trusted_hosts: Vec<String>,
+
+    /// How long to wait, such as 30s or 5m [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::parse_duration)]
+    timeout: Option<Duration>,
+
+    /// Write JSON, one document per line
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Wire {
+    Grpc,
+    #[value(name = "jsonrpc")]
+    JsonRpc,
+    Http,
+}
+
+impl Connect {
+    /// How long the command may take.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// How to call.
+    pub(super) fn settings(&self) -> Result<Settings, Failure> {
+        let mut options = CallOptions::new();
+        if let Some(timeout) = self.timeout {
+            options = options.timeout(timeout);
+        }
+        for uri in &self.extensions {
+            options = options.extension(uri);
+        }
+        let settings = Settings {
+            binding: self.binding.map(|wire| match wire {
+                Wire::Grpc => Binding::Grpc,
+                Wire::JsonRpc => Binding::JsonRpc,
+                Wire::Http => Binding::HttpJson,
+            }),
+            trusted_hosts: self.trusted_hosts.clone(),
+            tenant: self.tenant.clone(),
+            options,
+            ..Settings::default()
+        };
+        Ok(settings.with_headers(self.headers()?))
+    }
+
+    fn headers(&self) -> Result<HeaderMap, Failure> {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = &self.token {
+            let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+            let mut value = value.map_err(|_| Failure::usage("--token holds what no header may hold"))?;
+            value.set_sensitive(true);
+            headers.insert(http::header::AUTHORIZATION, value);
+        }
+        for line in &self.headers {
+            let wrong = || Failure::usage(format!("--header {line:?} is no header: write it as 'Name: value'"));
+            let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+            let name = HeaderName::try_from(name.trim()).map_err(|_| wrong())?;
+            let value = HeaderValue::try_from(value.trim()).map_err(|_| wrong())?;
+            headers.append(name, value);
+        }
+        Ok(headers)
+    }
+
+    /// Finds the agent.
+    pub(super) async fn client(&self) -> Result<Client, Failure> {
+        self.client_with(None).await
+    }
+
+    /// Finds the agent; calls are made with this idempotency key.
+    pub(super) async fn client_with(&self, idempotency_key: Option<&str>) -> Result<Client, Failure> {
+        let mut settings = self.settings()?;
+        if let Some(key) = idempotency_key {
+            settings.options = settings.options.idempotency_key(key)?;
+        }
+        Ok(Client::connect(&self.url, settings).await?)
+    }
+}

@@ -1,0 +1,321 @@
+//! Showing events as they come: content on stdout, what happens to the task on stderr.
+//!
+//! An artifact's text grows piece by piece. After a broken connection the task may come again as a whole, so what was
+//! printed of each artifact is kept, and only what is new is printed.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _, Write};
+
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::parts;
+use crate::schema::stream_response::Payload;
+use crate::schema::{Artifact, Message, StreamResponse, Task, TaskState, TaskStatus};
+
+/// Prints the events of one command.
+pub(super) struct Printer {
+    json: bool,
+    out: Box<dyn Write>,
+    notes: Box<dyn Write>,
+    /// Content and notes go to the same terminal, so that an open line is ended before a note.
+    shared_terminal: bool,
+    /// By artifact, what was printed of it.
+    artifacts: BTreeMap<String, String>,
+    /// The artifact that is being printed.
+    current: Option<String>,
+    /// The last line of the content has no newline yet.
+    line_open: bool,
+    state: Option<TaskState>,
+    task: Option<String>,
+}
+
+impl Printer {
+    pub(super) fn new(json: bool) -> Self {
+        let shared = io::stdout().is_terminal() && io::stderr().is_terminal();
+        Self::to(json, Box::new(io::stdout()), Box::new(io::stderr()), shared)
+    }
+
+    fn to(json: bool, out: Box<dyn Write>, notes: Box<dyn Write>, shared_terminal: bool) -> Self {
+        Self {
+            json,
+            out,
+            notes,
+            shared_terminal,
+            artifacts: BTreeMap::new(),
+            current: None,
+            line_open: false,
+            state: None,
+            task: None,
+        }
+    }
+
+    /// Writes one JSON document on a line.
+    pub(super) fn json(&mut self, document: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, document)?;
+        self.out.write_all(b"\n")?;
+        self.out.flush()
+    }
+
+    /// Shows one event.
+    pub(super) fn event(&mut self, event: &StreamResponse) -> io::Result<()> {
+        if self.json {
+            self.note_state(event);
+            return self.json(event);
+        }
+        match &event.payload {
+            Some(Payload::Task(task)) => self.task(task),
+            Some(Payload::Message(message)) => self.content(&parts::text(&message.parts)),
+            Some(Payload::StatusUpdate(update)) => self.status(update.status.as_ref()),
+            Some(Payload::ArtifactUpdate(update)) => match &update.artifact {
+                Some(artifact) => self.artifact(artifact, update.append),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// Shows a task: its id once, its state where that changed, of its artifacts what is new.
+    pub(super) fn task(&mut self, task: &Task) -> io::Result<()> {
+        if self.task.as_deref() != Some(&task.id) {
+            self.task = Some(task.id.clone());
+            self.note(&format!("task {} (context {})", task.id, task.context_id))?;
+        }
+        for artifact in &task.artifacts {
+            self.artifact(artifact, false)?;
+        }
+        self.status(task.status.as_ref())
+    }
+
+    /// Ends the output; tells what the last state means.
+    pub(super) fn finish(mut self) -> io::Result<Exit> {
+        self.end_line()?;
+        self.out.flush()?;
+        Ok(self.state.map_or(Exit::Done, Exit::of))
+    }
+
+    fn note_state(&mut self, event: &StreamResponse) {
+        let status = match &event.payload {
+            Some(Payload::Task(task)) => task.status.as_ref(),
+            Some(Payload::StatusUpdate(update)) => update.status.as_ref(),
+            _ => None,
+        };
+        if let Some(status) = status {
+            self.state = Some(status.state());
+        }
+    }
+
+    fn status(&mut self, status: Option<&TaskStatus>) -> io::Result<()> {
+        let Some(status) = status else { return Ok(()) };
+        let state = status.state();
+        let changed = self.state.replace(state) != Some(state);
+        let name = parts::state_name(state);
+        match &status.message {
+            // What the agent answers or asks is content.
+            Some(message) if changed && is_answer(state) => {
+                self.note(&name)?;
+                self.content(&parts::text(&message.parts))
+            }
+            Some(message) if changed || !is_answer(state) => self.note(&labelled(&name, message)),
+            None if changed => self.note(&name),
+            _ => Ok(()),
+        }
+    }
+
+    fn artifact(&mut self, artifact: &Artifact, append: bool) -> io::Result<()> {
+        let id = &artifact.artifact_id;
+        let printed = self.artifacts.entry(id.clone()).or_default();
+        let whole = if append {
+            let mut whole = printed.clone();
+            artifact.parts.iter().for_each(|part| parts::add(&mut whole, part));
+            whole
+        } else {
+            parts::text(&artifact.parts)
+        };
+        let (new, replaced) = match whole.strip_prefix(printed.as_str()) {
+            Some(new) => (new.to_owned(), false),
+            None => (whole.clone(), true),
+        };
+        *printed = whole;
+        if new.is_empty() {
+            return Ok(());
+        }
+        if replaced || self.current.as_ref() != Some(id) {
+            self.end_line()?;
+            self.current = Some(id.clone());
+        }
+        self.write(&new)
+    }
+
+    /// Content that stands for itself.
+    fn content(&mut self, text: &str) -> io::Result<()> {
+        self.end_line()?;
+        self.current = None;
+        self.write(text)?;
+        self.end_line()
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.out.write_all(text.as_bytes())?;
+        self.line_open = !text.ends_with('\n');
+        self.out.flush()
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.line_open) {
+            self.out.write_all(b"\n")?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        if self.shared_terminal {
+            self.end_line()?;
+        }
+        // Where stderr is closed the content is still wanted.
+        let _ = writeln!(self.notes, "{text}");
+        Ok(())
+    }
+}
+
+/// Whether the status message of this state is what the agent has to say, and not how it is getting on.
+fn is_answer(state: TaskState) -> bool {
+    matches!(state, TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired)
+}
+
+fn labelled(name: &str, message: &Message) -> String {
+    match parts::one_line(message) {
+        text if text.is_empty() => name.to_owned(),
+        text => format!("{name}: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::part::Content;
+    use crate::schema::{Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Shared {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    fn printer() -> (Printer, Shared, Shared) {
+        let (out, notes) = (Shared::default(), Shared::default());
+        (Printer::to(false, Box::new(out.clone()), Box::new(notes.clone()), false), out, notes)
+    }
+
+    fn parts(texts: &[&str]) -> Vec<Part> {
+        let part = |text: &&str| Part { content: Some(Content::Text((*text).into())), ..Part::default() };
+        texts.iter().map(part).collect()
+    }
+
+    fn artifact(id: &str, texts: &[&str]) -> Artifact {
+        Artifact { artifact_id: id.into(), parts: parts(texts), ..Artifact::default() }
+    }
+
+    fn piece(id: &str, text: &str, append: bool) -> StreamResponse {
+        let update = TaskArtifactUpdateEvent {
+            artifact: Some(artifact(id, &[text])),
+            append,
+            ..TaskArtifactUpdateEvent::default()
+        };
+        StreamResponse { payload: Some(Payload::ArtifactUpdate(update)) }
+    }
+
+    fn status(state: TaskState, text: Option<&str>) -> TaskStatus {
+        let message = text.map(|text| Message { parts: parts(&[text]), ..Message::default() });
+        TaskStatus { state: state.into(), message, timestamp: None }
+    }
+
+    fn update(state: TaskState, text: Option<&str>) -> StreamResponse {
+        let update = TaskStatusUpdateEvent { status: Some(status(state, text)), ..TaskStatusUpdateEvent::default() };
+        StreamResponse { payload: Some(Payload::StatusUpdate(update)) }
+    }
+
+    fn task(state: TaskState, artifacts: Vec<Artifact>) -> StreamResponse {
+        let task = Task {
+            id: "t".into(),
+            context_id: "c".into(),
+            status: Some(status(state, None)),
+            artifacts,
+            ..Task::default()
+        };
+        StreamResponse { payload: Some(Payload::Task(task)) }
+    }
+
+    #[test]
+    fn pieces_are_printed_as_they_come_and_states_beside_them() {
+        let (mut printer, out, notes) = printer();
+        let events = [
+            task(TaskState::Submitted, vec![]),
+            update(TaskState::Working, Some("thinking\nhard")),
+            piece("a", "one ", false),
+            piece("a", "two", true),
+            piece("b", "other", false),
+            update(TaskState::Completed, None),
+        ];
+        for event in &events {
+            printer.event(event).unwrap();
+        }
+        assert_eq!(printer.finish().unwrap(), Exit::Done);
+        assert_eq!(out.text(), "one two\nother\n");
+        assert_eq!(notes.text(), "task t (context c)\nsubmitted\nworking: thinking hard\ncompleted\n");
+    }
+
+    #[test]
+    fn a_task_that_comes_again_adds_only_what_is_new() {
+        let (mut printer, out, notes) = printer();
+        let events = [
+            task(TaskState::Working, vec![]),
+            piece("a", "one ", false),
+            task(TaskState::Working, vec![artifact("a", &["one ", "two "])]),
+            piece("a", "three", true),
+            task(TaskState::Failed, vec![artifact("a", &["one ", "two ", "three"])]),
+        ];
+        for event in &events {
+            printer.event(event).unwrap();
+        }
+        assert_eq!(printer.finish().unwrap(), Exit::TaskFailed);
+        assert_eq!(out.text(), "one two three\n");
+        assert_eq!(notes.text(), "task t (context c)\nworking\nfailed\n");
+    }
+
+    #[test]
+    fn a_replaced_artifact_is_printed_again() {
+        let (mut printer, out, _) = printer();
+        for event in [piece("a", "draft", false), piece("a", "final", false)] {
+            printer.event(&event).unwrap();
+        }
+        printer.finish().unwrap();
+        assert_eq!(out.text(), "draft\nfinal\n");
+    }
+
+    #[test]
+    fn questions_are_content_and_ask_for_an_answer() {
+        let (mut printer, out, notes) = printer();
+        printer.event(&update(TaskState::InputRequired, Some("Which one?"))).unwrap();
+        assert_eq!(printer.finish().unwrap(), Exit::NeedsClient);
+        assert_eq!((out.text().as_str(), notes.text().as_str()), ("Which one?\n", "input-required\n"));
+    }
+}

@@ -1,0 +1,112 @@
+//! `tricord serve`: the server.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::exit::{self, Exit, Failure};
+use crate::config::{Config, Sources};
+use crate::telemetry;
+
+/// Serve agents
+///
+/// Without a file one agent is served that sends back what it is sent. Every key of the file can be set in the
+/// environment too: TRICORD_SERVER__LISTEN is `listen` of `[server]`. A flag wins over the environment, and that over
+/// the file.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// Where the configuration comes from; `check-config` takes the same.
+#[derive(Debug, clap::Args)]
+pub(super) struct ConfigArgs {
+    /// The configuration file
+    #[arg(short, long, env = "TRICORD_CONFIG", value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// Where to listen, such as 0.0.0.0:8080
+    #[arg(short, long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+
+    /// Serve a command as the one agent, such as 'python3 agent.py'
+    #[arg(short, long, value_name = "COMMAND", conflicts_with = "agent_kind")]
+    exec: Option<String>,
+
+    /// Serve one agent of this kind
+    #[arg(long, value_name = "KIND", value_parser = ["echo", "conformance"])]
+    agent_kind: Option<String>,
+
+    /// Where tasks are kept: sqlite:PATH or memory:
+    #[arg(short, long, value_name = "URL")]
+    store: Option<String>,
+
+    /// The address that cards advertise
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+
+    /// What to log: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+
+    /// How to log: text or json
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+}
+
+impl ConfigArgs {
+    /// The file's name, for messages.
+    pub(super) fn file(&self) -> Option<&PathBuf> {
+        self.config.as_ref()
+    }
+
+    /// Reads and checks the configuration.
+    pub(super) fn load(&self) -> Result<Config, Failure> {
+        let mut sources = Sources::default().process_environment();
+        if let Some(path) = &self.config {
+            sources = sources.file(path)?;
+        }
+        let flags: [(_, &[&str], _); 5] = [
+            ("--listen", &["server", "listen"], &self.listen),
+            ("--store", &["store", "url"], &self.store),
+            ("--public-url", &["server", "public_url"], &self.public_url),
+            ("--log-level", &["log", "level"], &self.log_level),
+            ("--log-format", &["log", "format"], &self.log_format),
+        ];
+        for (flag, path, value) in flags {
+            if let Some(value) = value {
+                sources = sources.flag(flag, path, value);
+            }
+        }
+        if let Some(line) = &self.exec {
+            let words = shell_words::split(line)
+                .map_err(|error| Failure::usage(format!("--exec {line:?} is no command: {error}")))?;
+            sources = sources.agent("--exec", "exec", Some(words));
+        }
+        if let Some(kind) = &self.agent_kind {
+            sources = sources.agent("--agent-kind", kind, None);
+        }
+        Ok(sources.load()?)
+    }
+}
+
+pub(super) fn run(args: Args) -> ExitCode {
+    let started = args.config.load().and_then(|config| {
+        let log = telemetry::start(&config.log).map_err(Failure::usage)?;
+        Ok((config, log))
+    });
+    match started {
+        Ok((config, _log)) => {
+            for warning in config.warnings() {
+                tracing::warn!("{warning}");
+            }
+            serve(config)
+        }
+        Err(failure) => exit::code(Err(failure)),
+    }
+}
+
+/// Serves until told to stop.
+fn serve(_config: Config) -> ExitCode {
+    exit::code(Err(Failure::new(Exit::Usage, "this build has no server yet")))
+}

@@ -1,0 +1,99 @@
+//! `tricord store`: looking after a store's file.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::exit::{Exit, Failure};
+use super::parts;
+use crate::store::{self, StoreUrl};
+
+/// Look after the store
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Where the store is
+    #[arg(short, long, env = "TRICORD_STORE__URL", global = true, value_name = "URL", default_value = "sqlite:tricord.db", value_parser = crate::config::parse_store_url)]
+    store: StoreUrl,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Look for damage; also while the server runs
+    Check,
+    /// Write a copy into a new file; also while the server runs
+    Backup {
+        /// The file to write
+        #[arg(value_name = "PATH")]
+        to: PathBuf,
+    },
+    /// Tell a store that it was restored from a backup, before the server starts on it
+    ///
+    /// Clients that saw events which the backup does not hold would otherwise take new events for those.
+    Restored,
+    /// Show how many tasks and bytes it holds
+    Stats {
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let exit = match args.command {
+        Command::Check => check(&mut out, &args.store)?,
+        Command::Backup { to } => {
+            store::backup(&args.store, &to)?;
+            writeln!(out, "{} is a copy of {}", to.display(), args.store)?;
+            Exit::Done
+        }
+        Command::Restored => {
+            let generation = store::restored(&args.store)?;
+            writeln!(out, "{} is of generation {generation} now", args.store)?;
+            Exit::Done
+        }
+        Command::Stats { json } => {
+            stats(&mut out, &args.store, json)?;
+            Exit::Done
+        }
+    };
+    out.flush()?;
+    Ok(exit)
+}
+
+fn check(out: &mut impl io::Write, url: &StoreUrl) -> Result<Exit, Failure> {
+    let report = store::check(url)?;
+    for problem in &report.problems {
+        writeln!(out, "{problem}")?;
+    }
+    writeln!(out, "{} tasks, {} records, {} problems", report.tasks, report.records, report.problem_count)?;
+    Ok(if report.is_sound() { Exit::Done } else { Exit::TaskFailed })
+}
+
+fn stats(out: &mut impl io::Write, url: &StoreUrl, json: bool) -> Result<(), Failure> {
+    let stats = store::stats(url)?;
+    let tasks: Vec<_> = stats.tasks.iter().map(|(state, count)| (parts::state_name(*state), *count)).collect();
+    if json {
+        let document = serde_json::json!({
+            "tasks": tasks.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "fileBytes": stats.file_bytes,
+            "walBytes": stats.wal_bytes,
+            "freeBytes": stats.free_bytes,
+            "generation": stats.generation,
+            "epoch": stats.epoch,
+        });
+        writeln!(out, "{document}")?;
+        return Ok(());
+    }
+    for (state, count) in &tasks {
+        writeln!(out, "{state:14}  {count}")?;
+    }
+    writeln!(out, "file            {} bytes, {} of them free", stats.file_bytes, stats.free_bytes)?;
+    writeln!(out, "log             {} bytes", stats.wal_bytes)?;
+    writeln!(out, "generation      {}", stats.generation)?;
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! `tricord stream`: one message, and what comes of it as it comes.
+
+use super::connect::Connect;
+use super::exit::{Exit, Failure};
+use super::message::MessageArgs;
+use super::print::Printer;
+use crate::client::Follow;
+
+/// Send a message and show what comes of it as it comes
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    message: MessageArgs,
+
+    #[command(flatten)]
+    pub(super) connect: Connect,
+}
+
+pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
+    let request = args.message.request(false)?;
+    let client = args.connect.client_with(args.message.idempotency_key.as_deref()).await?;
+    show(client.stream(request).await?, args.connect.json).await
+}
+
+/// Shows events to the end.
+pub(super) async fn show(mut events: Follow, json: bool) -> Result<Exit, Failure> {
+    let mut printer = Printer::new(json);
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => printer.event(&event)?,
+            Err(error) => {
+                // What was shown so far ends its line before the error is told.
+                printer.finish()?;
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(printer.finish()?)
+}

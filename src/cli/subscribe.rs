@@ -1,0 +1,26 @@
+//! `tricord subscribe`: a task that goes on, as it goes on.
+
+use super::connect::Connect;
+use super::exit::{Exit, Failure};
+use super::stream;
+
+/// Follow a task to its end
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The task's id
+    #[arg(value_name = "TASK")]
+    task: String,
+
+    /// Begin after the event of this id
+    #[arg(long, value_name = "ID")]
+    last_event_id: Option<String>,
+
+    #[command(flatten)]
+    pub(super) connect: Connect,
+}
+
+pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
+    let client = args.connect.client().await?;
+    let events = client.follow(&args.task, args.last_event_id.as_deref()).await?;
+    stream::show(events, args.connect.json).await
+}

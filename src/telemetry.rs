@@ -1,0 +1,36 @@
+//! Log lines on stderr: as text or JSON, written by a thread of their own so that a slow terminal holds nobody up.
+
+use std::io::{IsTerminal as _, stderr};
+
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Log, LogFormat};
+
+/// Lines that may wait to be written; more are dropped.
+const WAITING_LINES: usize = 16_384;
+
+/// Writes what waits when it is dropped; keep it until the process ends.
+#[must_use = "lines are written only while it lives"]
+#[derive(Debug)]
+pub struct Guard {
+    _worker: WorkerGuard,
+}
+
+/// Starts writing log lines. For the process, once: a second call changes nothing.
+///
+/// # Errors
+/// When the level is none.
+pub fn start(log: &Log) -> Result<Guard, String> {
+    let filter = EnvFilter::try_new(&log.level).map_err(|error| format!("log.level: {error}"))?;
+    let (writer, worker) =
+        NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).lossy(true).finish(stderr());
+    let colours = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
+    // Fails only where a subscriber was set before, in tests or by an embedding program: that one stays.
+    let _ = match log.format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    Ok(Guard { _worker: worker })
+}
