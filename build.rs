@@ -9,7 +9,7 @@ fn main() {
         files: vec!["lf/a2a/v1/a2a.proto".into(), "tricord/store/v1/store.proto".into()],
         service: "lf.a2a.v1.A2AService".into(),
         scope_field: "tenant".into(),
-        root: "crate::schema".into(),
+        root: "crate::schema::tree".into(),
         bytes: vec![".lf.a2a.v1.Part.raw".into()],
         required_oneofs: vec![".lf.a2a.v1.Part.content".into()],
         document: tricord_codegen::Document {

@@ -2,16 +2,20 @@
 
 #![allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, unused_imports)]
 
-include!(concat!(env!("OUT_DIR"), "/tricord.rs"));
+/// Everything, by package and generator. Private, so that a `use tricord::schema::*` brings in no module `tricord`.
+mod tree {
+    include!(concat!(env!("OUT_DIR"), "/tricord.rs"));
+}
 
 #[cfg(feature = "client")]
-pub use client::A2aServiceClient;
-pub use lf::a2a::v1::*;
-pub use service::{A2aService, RPCS};
+pub use tree::client::{self, A2aServiceClient};
+pub use tree::lf::a2a::v1::*;
+pub use tree::service::{self, A2aService, RPCS};
+pub use tree::{grpc, http_json, jsonrpc, requests};
 
 /// What the store keeps.
 pub mod store {
-    pub use super::tricord::store::v1::*;
+    pub use super::tree::tricord::store::v1::*;
 }
 
 /// The encoded `FileDescriptorSet` of the schema, options included.

@@ -1,7 +1,7 @@
 //! Rules of our JSON that the corpus does not reach: exact texts, and the paths in errors.
 
-use ::tricord::schema::*;
 use serde::de::DeserializeOwned;
+use tricord::schema::*;
 use tricord_bindings::{Error, Violation, proto_json};
 
 fn decode<T: DeserializeOwned>(json: &str) -> Result<T, Error> {

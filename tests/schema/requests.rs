@@ -1,8 +1,8 @@
 //! The generated validator: what a decoded request has to hold, whatever wire it came by.
 
-use ::tricord::schema::part::Content;
-use ::tricord::schema::*;
 use prost::Message as _;
+use tricord::schema::part::Content;
+use tricord::schema::*;
 use tricord_bindings::Validate;
 use tricord_bindings::wkt::value::Kind;
 use tricord_bindings::wkt::{ListValue, Struct, Timestamp, Value};

@@ -16,7 +16,8 @@ pub(super) const LAST_SECOND: i64 = 253_402_300_799;
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        let (text, length) = self.text();
+        serializer.serialize_str(std::str::from_utf8(&text[..length]).unwrap_or_default())
     }
 }
 
@@ -56,19 +57,41 @@ impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC with `Z` and 3, 6 or 9 fraction digits, as many as it takes to lose nothing. What lies outside the
     /// years 1 to 9999 is written as the nearest instant inside.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, length) = self.text();
+        f.write_str(std::str::from_utf8(&text[..length]).unwrap_or_default())
+    }
+}
+
+impl Timestamp {
+    /// The text, ASCII, and its length. Written by hand because every task that is printed has some.
+    fn text(&self) -> ([u8; 30], usize) {
         let seconds = self.seconds.clamp(FIRST_SECOND, LAST_SECOND);
-        let nanos = self.nanos.clamp(0, 999_999_999);
+        let nanos = i64::from(self.nanos.clamp(0, 999_999_999));
         let (year, month, day) = civil(seconds.div_euclid(SECONDS_PER_DAY));
         let second = seconds.rem_euclid(SECONDS_PER_DAY);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.")?;
-        if nanos % 1_000_000 == 0 {
-            write!(f, "{:03}Z", nanos / 1_000_000)
-        } else if nanos % 1000 == 0 {
-            write!(f, "{:06}Z", nanos / 1000)
-        } else {
-            write!(f, "{nanos:09}Z")
-        }
+        let mut text = *b"0000-00-00T00:00:00.000000000Z";
+        put(&mut text[..4], year);
+        put(&mut text[5..7], month);
+        put(&mut text[8..10], day);
+        put(&mut text[11..13], second / 3600);
+        put(&mut text[14..16], second / 60 % 60);
+        put(&mut text[17..19], second % 60);
+        put(&mut text[20..29], nanos);
+        let digits = match nanos {
+            n if n % 1_000_000 == 0 => 3,
+            n if n % 1_000 == 0 => 6,
+            _ => 9,
+        };
+        text[20 + digits] = b'Z';
+        (text, 21 + digits)
+    }
+}
+
+/// Writes a number, zeros in front.
+fn put(digits: &mut [u8], mut number: i64) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789"[(number % 10) as usize];
+        number /= 10;
     }
 }
 
