@@ -18,6 +18,7 @@ pub mod proto_json;
 pub mod query;
 pub mod reply;
 pub mod rpc;
+pub mod server;
 mod sse;
 #[cfg(test)]
 mod testing;

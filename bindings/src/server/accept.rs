@@ -1,0 +1,155 @@
+//! The accept loop, and one connection after it.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+
+use super::first_bytes::FirstBytes;
+use super::{ConnectionLimits, Drain};
+use crate::Body;
+
+/// What answers the requests of a port.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// Answers one request.
+    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// A port that is listened on.
+#[derive(Clone)]
+pub struct Port {
+    tls: Option<TlsAcceptor>,
+    limits: ConnectionLimits,
+    drain: Drain,
+    http: Builder<TokioExecutor>,
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").field("tls", &self.tls.is_some()).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl Port {
+    /// A port with these limits, TLS if there is an acceptor, and HTTP/1.1 as well as HTTP/2, with or without TLS.
+    pub fn new(tls: Option<TlsAcceptor>, limits: ConnectionLimits, drain: Drain) -> Self {
+        let mut http = Builder::new(TokioExecutor::new());
+        // Without a timer hyper would never act on its time limits.
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.headers)
+            .max_buf_size((limits.header_bytes as usize).max(8 << 10));
+        // Windows as large as one connection can be trusted to fill.
+        http.http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits.streams)
+            .max_header_list_size(limits.header_bytes)
+            .initial_stream_window_size(256 << 10)
+            .initial_connection_window_size(4 << 20)
+            .keep_alive_interval(limits.keep_alive)
+            .keep_alive_timeout(limits.keep_alive);
+        Self { tls, limits, drain, http }
+    }
+
+    /// Accepts connections until the drain begins; those accepted go on, and the drain knows when they have ended.
+    pub async fn serve(self, listener: TcpListener, handler: impl Handler) {
+        let free = Arc::new(Semaphore::new(self.limits.connections.min(Semaphore::MAX_PERMITS)));
+        let port = Arc::new(self);
+        let begun = port.drain.begun().clone();
+        let mut patience = Patience::default();
+        while let Some(accepted) = begun.run_until_cancelled(accept(&listener, &free)).await {
+            match accepted {
+                Ok((stream, permit)) => {
+                    patience = Patience::default();
+                    let connection = port.clone().connection(stream, handler.clone(), permit);
+                    port.drain.tracker().spawn(connection);
+                }
+                Err(error) => patience.after(&error).await,
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, handler: impl Handler, _permit: OwnedSemaphorePermit) {
+        let deadline = Instant::now() + self.limits.first_bytes;
+        if let Err(error) = self.configure(&stream) {
+            tracing::debug!(%error, "a connection without its options");
+        }
+        let Some(tls) = &self.tls else { return self.http(stream, deadline, handler).await };
+        match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
+            Ok(Ok(stream)) => self.http(stream, deadline, handler).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => tracing::debug!("a TLS handshake took too long"),
+        }
+    }
+
+    fn configure(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        // Otherwise a peer that vanished in the middle of a stream is kept for a quarter of an hour and more.
+        #[cfg(target_os = "linux")]
+        rustix::net::sockopt::set_tcp_user_timeout(
+            stream,
+            u32::try_from(self.limits.unread.as_millis()).unwrap_or(u32::MAX),
+        )?;
+        Ok(())
+    }
+
+    async fn http<I>(&self, io: I, deadline: Instant, handler: impl Handler)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = service_fn(|request| {
+            let handler = handler.clone();
+            async move { Ok::<_, Infallible>(handler.handle(request).await) }
+        });
+        let io = TokioIo::new(FirstBytes::new(io, deadline));
+        let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = self.drain.begun().cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = connection => ended,
+                    () = self.drain.is_cut().cancelled() => return,
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error, "a connection broke off");
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = free.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, permit))
+}
+
+/// How long to wait after an error of `accept`, which comes back at once as long as no file can be opened.
+#[derive(Debug, Default)]
+struct Patience(Duration);
+
+impl Patience {
+    async fn after(&mut self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+        if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted) {
+            return;
+        }
+        self.0 = (self.0 * 2).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        tracing::warn!(%error, "no connection can be accepted; trying again");
+        tokio::time::sleep(self.0).await;
+    }
+}

@@ -1,0 +1,12 @@
+//! A port: accepting connections, TLS, limits, and a quiet end. It speaks HTTP and knows nothing of what is asked.
+
+mod accept;
+mod drain;
+mod first_bytes;
+mod limits;
+mod tls;
+
+pub use accept::{Handler, Port};
+pub use drain::Drain;
+pub use limits::{ConnectionLimits, raise_open_files};
+pub use tls::{TlsError, acceptor};
