@@ -10,6 +10,7 @@ pub mod config;
 pub mod engine;
 pub mod protocol;
 pub mod schema;
+pub mod server;
 pub mod service;
 pub mod store;
 pub mod task;

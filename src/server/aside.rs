@@ -1,0 +1,67 @@
+//! gRPC services beside the schema's: health, and reflection in both of its versions.
+
+use bytes::Bytes;
+use http::Request;
+use tokio::sync::watch;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+use tower::ServiceExt as _;
+use tricord_bindings::Body;
+use tricord_bindings::body::BoxError;
+
+use crate::schema::{DESCRIPTORS, grpc};
+
+/// The services beside the schema's.
+#[derive(Debug, Clone)]
+pub(super) struct Aside {
+    routes: Routes,
+    health: HealthReporter,
+}
+
+impl Aside {
+    /// Builds them.
+    ///
+    /// # Errors
+    /// When the descriptors are refused.
+    pub(super) fn new() -> Result<Self, tonic_reflection::server::Error> {
+        let (health, health_service) = tonic_health::server::health_reporter();
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let mut routes = Routes::builder();
+        routes
+            .add_service(health_service)
+            .add_service(reflection().build_v1()?)
+            .add_service(reflection().build_v1alpha()?);
+        Ok(Self { routes: routes.routes().prepare(), health })
+    }
+
+    /// Tells health checks whether the server takes work, until nobody can change it any more.
+    pub(super) async fn follow(self, mut ready: watch::Receiver<bool>) {
+        loop {
+            let status = if *ready.borrow_and_update() { ServingStatus::Serving } else { ServingStatus::NotServing };
+            for name in ["", grpc::NAME] {
+                self.health.set_service_status(name, status).await;
+            }
+            if ready.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Answers a gRPC request that is not for the schema's service.
+    pub(super) async fn serve<B>(&self, request: Request<B>) -> http::Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let request = request.map(tonic::body::Body::new);
+        match self.routes.clone().oneshot(request).await {
+            Ok(response) => response.map(|body| Body::Grpc(tonic::body::Body::new(body))),
+            Err(never) => match never {},
+        }
+    }
+}

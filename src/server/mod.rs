@@ -1,0 +1,268 @@
+//! One port for everything: gRPC, JSON-RPC, HTTP+JSON, cards, probes.
+//!
+//! A request is told apart by its head alone. `content-type: application/grpc` is gRPC; a few paths stand outside the
+//! schema ([`routes`]); a POST of an endpoint is JSON-RPC; everything else is HTTP+JSON.
+
+mod aside;
+mod cors;
+mod door;
+mod routes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tricord_bindings::body::BoxError;
+use tricord_bindings::jsonrpc::JsonRpc;
+use tricord_bindings::server::{ConnectionLimits, Drain, Handler, Port};
+use tricord_bindings::{Body, Door, Host, Protocol, Settings};
+
+use crate::protocol::PROTOCOL;
+use crate::schema::{A2aService, grpc, http_json, jsonrpc, service};
+use aside::Aside;
+use cors::Cors;
+use routes::Place;
+
+pub use door::OpenDoor;
+pub use routes::Cards;
+
+/// What a server is made of. Everything but the service has a default.
+pub struct Builder<S> {
+    service: Arc<S>,
+    protocol: &'static Protocol,
+    settings: Settings,
+    connections: ConnectionLimits,
+    base_path: String,
+    cards: Cards,
+    cors: Cors,
+    ready: watch::Receiver<bool>,
+}
+
+impl<S> std::fmt::Debug for Builder<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("base_path", &self.base_path).finish_non_exhaustive()
+    }
+}
+
+impl<S: A2aService> Builder<S> {
+    /// The protocol as it is spoken: [`PROTOCOL`] by default.
+    #[must_use]
+    pub fn protocol(mut self, protocol: &'static Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    /// Limits on request bodies, and pings on streams.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Limits on connections.
+    #[must_use]
+    pub fn connections(mut self, limits: ConnectionLimits) -> Self {
+        self.connections = limits;
+        self
+    }
+
+    /// What every path of HTTP+JSON, JSON-RPC and cards begins with: empty, or `/segment…` without a slash at the end.
+    #[must_use]
+    pub fn base_path(mut self, path: impl Into<String>) -> Self {
+        self.base_path = path.into();
+        self
+    }
+
+    /// Where cards come from; there are none by default.
+    #[must_use]
+    pub fn cards(mut self, cards: Cards) -> Self {
+        self.cards = cards;
+        self
+    }
+
+    /// The web origins whose pages may call, or `*`; none by default.
+    #[must_use]
+    pub fn cors(mut self, origins: &[String]) -> Self {
+        self.cors = Cors::new(origins);
+        self
+    }
+
+    /// Whether the server takes work, for `/readyz` and gRPC health; always by default, and never once it drains.
+    #[must_use]
+    pub fn ready(mut self, ready: watch::Receiver<bool>) -> Self {
+        self.ready = ready;
+        self
+    }
+
+    /// Puts the server together, with a door that says who comes in.
+    ///
+    /// # Errors
+    /// When the schema's descriptors are refused by the reflection service.
+    pub fn build(self, door: impl Door) -> Result<Server<S>, tonic_reflection::server::Error> {
+        let host = service::host(self.service, self.protocol, door, self.settings);
+        Ok(Server(Arc::new(Inner {
+            jsonrpc: jsonrpc::methods(&host),
+            aside: Aside::new()?,
+            host,
+            connections: self.connections,
+            base_path: self.base_path,
+            cards: self.cards,
+            cors: self.cors,
+            ready: self.ready,
+            drain: Drain::new(),
+        })))
+    }
+}
+
+/// A service on all its wires. Clones are the same server.
+pub struct Server<S>(Arc<Inner<S>>);
+
+struct Inner<S> {
+    host: Arc<Host<S>>,
+    jsonrpc: JsonRpc<S>,
+    aside: Aside,
+    connections: ConnectionLimits,
+    base_path: String,
+    cards: Cards,
+    cors: Cors,
+    ready: watch::Receiver<bool>,
+    drain: Drain,
+}
+
+impl<S> Clone for Server<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S> std::fmt::Debug for Server<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("host", &self.0.host).finish_non_exhaustive()
+    }
+}
+
+impl<S: A2aService> Server<S> {
+    /// Begins to put a server together.
+    pub fn builder(service: Arc<S>) -> Builder<S> {
+        Builder {
+            service,
+            protocol: &PROTOCOL,
+            settings: Settings::default(),
+            connections: ConnectionLimits::default(),
+            base_path: String::new(),
+            cards: Arc::new(|_| None),
+            cors: Cors::default(),
+            // A receiver whose sender is gone keeps its last value.
+            ready: watch::channel(true).1,
+        }
+    }
+
+    /// Serves one listener, with TLS if there is an acceptor, until [`Server::begin_stop`]. Connections outlive it; wait
+    /// for them with [`Server::stopped`].
+    pub async fn serve(&self, listener: TcpListener, tls: Option<TlsAcceptor>) {
+        let health = tokio::spawn(self.0.aside.clone().follow(self.0.ready.clone()));
+        let port = Port::new(tls, self.0.connections.clone(), self.0.drain.clone());
+        port.serve(listener, self.clone()).await;
+        health.abort();
+    }
+
+    /// Begins the end: `/readyz` says no, nothing more is accepted, peers are told to go away. What is under way goes on.
+    pub fn begin_stop(&self) {
+        self.0.drain.begin();
+    }
+
+    /// Ends open streams: a comment on server-sent events, UNAVAILABLE on gRPC.
+    pub fn end_streams(&self) {
+        self.0.host.streams_end().cancel();
+    }
+
+    /// Waits at most so long until every connection is closed, then closes what is left. Call [`Server::begin_stop`]
+    /// first.
+    pub async fn stopped(&self, patience: Duration) {
+        if tokio::time::timeout(patience, self.0.drain.finished()).await.is_err() {
+            tracing::info!(connections = self.0.drain.connections(), "closing connections that did not end");
+            self.0.drain.cut();
+            self.0.drain.finished().await;
+        }
+    }
+
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        self.0.drain.connections()
+    }
+
+    /// Answers one request, as if it had come by a connection.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let grant = self.0.cors.of(request.headers());
+        let is_head = request.method() == Method::HEAD;
+        let mut response = match self.0.cors.preflight(request.method(), request.headers()) {
+            Some(response) => return response,
+            None => self.dispatch(request).await,
+        };
+        if let Some(grant) = grant {
+            grant.add(&mut response);
+        }
+        if is_head { without_body(response) } else { response }
+    }
+
+    async fn dispatch<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let Inner { host, jsonrpc, aside, base_path, cards, ready, drain, .. } = &*self.0;
+        if is_grpc(&request) {
+            if request.uri().path().starts_with(grpc::PREFIX) {
+                return grpc::serve(host, request).await;
+            }
+            return aside.serve(request).await;
+        }
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        let below = path.strip_prefix(base_path.as_str()).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        match Place::of(path, below) {
+            Place::Live => routes::probe(&head.method, true),
+            Place::Ready => routes::probe(&head.method, *ready.borrow() && !drain.has_begun()),
+            Place::OpenApi => routes::openapi(&head.method),
+            Place::Card(agent) => routes::card(&head.method, &head.headers, cards(agent.as_deref()).as_deref()),
+            Place::JsonRpc(agent) if head.method == Method::POST => {
+                let agent = agent.map(|agent| agent.into_owned());
+                jsonrpc.serve(head, body, agent.as_deref()).await
+            }
+            Place::JsonRpc(_) | Place::Schema => {
+                // A path that is not below the base path has no rule either.
+                let skip = if below.is_some() { base_path.len() } else { path.len() };
+                http_json::serve(host, head, body, skip).await
+            }
+        }
+    }
+}
+
+impl<S: A2aService> Handler for Server<S> {
+    async fn handle(&self, request: Request<hyper::body::Incoming>) -> Response<Body> {
+        self.answer(request).await
+    }
+}
+
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// The answer to HEAD: everything but the body, whose length is told.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = http_body::Body::size_hint(&body).exact() {
+        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+    }
+    Response::from_parts(head, Body::empty())
+}
