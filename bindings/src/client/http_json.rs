@@ -147,7 +147,7 @@ fn read_error(error: &Value, status: Option<StatusCode>) -> ServerError {
     let code = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     let code = Code::Http(status.map(|s| s.as_u16()).or(code).unwrap_or(0));
     let mut read = ServerError::new(code, error["message"].as_str().unwrap_or_default());
-    read.read_json(error["details"].as_array().map(Vec::as_slice).unwrap_or_default());
+    read.read_json(&error["details"]);
     read
 }
 

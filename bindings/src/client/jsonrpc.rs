@@ -136,7 +136,7 @@ fn answer<A: WireMessage>(rpc: &Rpc, id: u64, body: &[u8]) -> Result<A, ClientEr
     match (answer.result, answer.error) {
         (_, Some(failure)) => {
             let mut error = ServerError::new(Code::JsonRpc(failure.code), failure.message);
-            error.read_json(failure.data.as_array().map(Vec::as_slice).unwrap_or_default());
+            error.read_json(&failure.data);
             Err(error.into())
         }
         // The id of an error may be null, where the server could not read it; that of a result is ours.
