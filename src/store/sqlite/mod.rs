@@ -12,6 +12,7 @@ pub(super) use write::Writes;
 use super::address::Place;
 use super::{OpenError, SEQ_BITS, StoreError, now_us};
 use ring::rand::{SecureRandom, SystemRandom};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -85,7 +86,7 @@ fn writer(path: &Path, durable: bool) -> rusqlite::Result<Connection> {
         if durable { "FULL" } else { "OFF" },
         64 << 20,
     ))?;
-    conn.set_prepared_statement_cache_capacity(64);
+    keep_plans(&conn)?;
     Ok(conn)
 }
 
@@ -95,8 +96,16 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
     conn.execute_batch(&format!(
         "PRAGMA busy_timeout = {BUSY_MS}; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -2048;"
     ))?;
-    conn.set_prepared_statement_cache_capacity(64);
+    keep_plans(&conn)?;
     Ok(conn)
+}
+
+/// Has statements prepared once. Without "query planner stability" SQLite makes the plan anew whenever another value is
+/// bound, which costs more than the statement does.
+fn keep_plans(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    Ok(())
 }
 
 /// How many migrations the file has had; 0 for a new one.

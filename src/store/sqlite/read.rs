@@ -242,3 +242,36 @@ fn state(number: i32) -> TaskState {
 fn decode<M: Message + Default>(pk: TaskPk, body: &[u8]) -> Result<M, StoreError> {
     M::decode(body).map_err(|e| StoreError::Corrupt(format!("task {pk}: {e}").into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::StoreUrl;
+    use super::super::super::address::Place;
+    use super::*;
+    use rusqlite::StatementStatus;
+
+    #[test]
+    fn statements_are_prepared_once() {
+        let place = Place::take(&StoreUrl::Memory).unwrap();
+        let reads = super::super::open(&place).unwrap().index;
+        let query = |owner: String| ListQuery {
+            agent: "support".into(),
+            owner: owner.into(),
+            context: None,
+            state: None,
+            after_us: None,
+            limit: 50,
+            cursor: None,
+        };
+        for n in 0..10 {
+            reads.find_any(Uuid::now_v7()).unwrap();
+            reads.list(&query(n.to_string())).unwrap();
+        }
+        let pool = lock(&reads.pool);
+        for sql in [list(&query("ann".into())).0, select("sqlite_autoindex_task_1", "WHERE t.id = ?1")] {
+            let statement = pool[0].prepare_cached(&sql).unwrap();
+            assert_eq!(statement.get_status(StatementStatus::Run), 10, "{sql}");
+            assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{sql}");
+        }
+    }
+}
