@@ -1,5 +1,6 @@
 //! An artifact written piece by piece, at a cost that does not grow with what was written before.
 
+use crate::schema::part::Content;
 use crate::schema::store::ArtifactPiece;
 use crate::schema::{Artifact, Part};
 use crate::task::event::Draft;
@@ -18,11 +19,13 @@ pub struct ArtifactWriter {
     name: String,
     begun: bool,
     held: Option<Part>,
+    /// What is held is the rest of a text that was sent, and goes with the next one.
+    rest: bool,
 }
 
 impl ArtifactWriter {
     pub(super) fn new(cx: Cx, id: String, name: String) -> Self {
-        Self { cx, id, name, begun: false, held: None }
+        Self { cx, id, name, begun: false, held: None, rest: false }
     }
 
     /// The artifact's id.
@@ -36,7 +39,34 @@ impl ArtifactWriter {
     /// When the task has ended or the store failed.
     pub async fn text(&mut self, text: impl Into<String>) -> Result<(), AgentError> {
         let text = text.into();
-        if text.is_empty() { Ok(()) } else { self.part(text_part(text)).await }
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.rest
+            && let Some(Content::Text(held)) = self.held.as_mut().and_then(|part| part.content.as_mut())
+        {
+            self.rest = false;
+            held.push_str(&text);
+            return Ok(());
+        }
+        self.part(text_part(text)).await
+    }
+
+    /// Sends what is held of a text but for its last character, which stays to carry `lastChunk`. For text whose next
+    /// piece may be long in coming.
+    ///
+    /// # Errors
+    /// When the task has ended or the store failed.
+    pub async fn flush(&mut self) -> Result<(), AgentError> {
+        let Some(Content::Text(held)) = self.held.as_mut().and_then(|part| part.content.as_mut()) else {
+            return Ok(());
+        };
+        let Some((at, _)) = held.char_indices().next_back().filter(|(at, _)| *at > 0) else { return Ok(()) };
+        let last = held.split_off(at);
+        let sent = text_part(std::mem::replace(held, last));
+        self.rest = true;
+        let piece = self.piece(sent, false);
+        self.cx.emit(piece).await
     }
 
     /// Adds a piece of any kind.
@@ -44,6 +74,7 @@ impl ArtifactWriter {
     /// # Errors
     /// When the task has ended or the store failed.
     pub async fn part(&mut self, part: Part) -> Result<(), AgentError> {
+        self.rest = false;
         match self.held.replace(part) {
             None => Ok(()),
             Some(before) => {

@@ -6,6 +6,7 @@ mod artifact;
 mod conformance;
 mod cx;
 mod echo;
+pub mod exec;
 
 use std::error::Error as StdError;
 use std::fmt;
