@@ -24,7 +24,7 @@ use crate::store::{Append, ClaimKey, NewTask, Pending, Row, TaskPk};
 use crate::task::event::{Body, Draft, Event, Ids};
 use crate::task::{fold, lifecycle};
 
-use super::{AgentSpec, Shared, limits, now_us};
+use super::{AgentSpec, Shared, now_us};
 
 /// Committed events kept for the readers of a stream; a reader that is further behind reads the store.
 const RING_EVENTS: usize = 4096;
@@ -59,7 +59,7 @@ pub(super) struct Inner {
     /// Taken by the writer, not yet published.
     committing: Vec<Arc<Event>>,
     /// Bytes admitted and not yet committed.
-    uncommitted: usize,
+    pub(super) uncommitted: usize,
     pub(super) committed: Committed,
     /// The run that owns the task, if one is live.
     pub(super) run: Option<Run>,
@@ -257,7 +257,7 @@ impl TaskCell {
         })?;
         // A state can always be entered, so that a task at its limits can still end.
         if !matches!(kind, lifecycle::Event::Status(_)) {
-            limits::task_room(head.seq, head.bytes)?;
+            self.shared.limits.task_room(head.seq, head.bytes)?;
         }
         let entered = matches!(kind, lifecycle::Event::Status(_));
         let seq = self.push(inner, draft, false);
@@ -289,7 +289,7 @@ impl TaskCell {
         if let Err(lifecycle::Illegal::Ended(state)) = lifecycle::next(Some(head.state), lifecycle::Event::Message) {
             return Err(EmitError::Ended(state));
         }
-        limits::task_room(head.seq, head.bytes)?;
+        self.shared.limits.task_room(head.seq, head.bytes)?;
         inner.pending.claim = claim;
         Ok(self.push(inner, Draft::Message(message), snapshot))
     }
@@ -468,11 +468,6 @@ impl Inner {
         let news = !self.dirty && self.pending.is_some();
         self.dirty |= news;
         news
-    }
-
-    /// Whether the run may admit more before something is committed.
-    pub(super) fn has_room(&self) -> bool {
-        self.lost || self.uncommitted < limits::RUN_WINDOW
     }
 
     /// Whether every admitted record is committed.

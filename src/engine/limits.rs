@@ -5,13 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agents::EmitError;
 
-/// Bytes that one run may have admitted and not yet committed before its emits wait.
-pub(super) const RUN_WINDOW: usize = 256 << 10;
-/// Records of one task.
-const TASK_RECORDS: u64 = 50_000;
-/// Bytes of one task's log.
-const TASK_BYTES: usize = 64 << 20;
-
 /// Limits of a whole engine. Work beyond one is refused with a clear answer, never queued without bound.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -19,25 +12,27 @@ pub struct Limits {
     pub running: usize,
     /// Bytes admitted and not yet committed, over all tasks.
     pub uncommitted: usize,
+    /// The same of one run: beyond it, its emits wait.
+    pub uncommitted_per_run: usize,
     /// Streams open at the same time.
     pub streams: usize,
+    /// Records of one task.
+    pub task_records: u64,
+    /// Bytes of one task's log.
+    pub task_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { running: 10_000, uncommitted: 64 << 20, streams: 100_000 }
+        Self {
+            running: 10_000,
+            uncommitted: 64 << 20,
+            uncommitted_per_run: 256 << 10,
+            streams: 100_000,
+            task_records: 50_000,
+            task_bytes: 64 << 20,
+        }
     }
-}
-
-/// Whether a task of this many records and bytes may get another record.
-pub(super) fn task_room(records: u64, bytes: usize) -> Result<(), EmitError> {
-    if records >= TASK_RECORDS {
-        return Err(EmitError::TooLarge("50,000 records"));
-    }
-    if bytes >= TASK_BYTES {
-        return Err(EmitError::TooLarge("64 MiB"));
-    }
-    Ok(())
 }
 
 /// What is used of the limits now.
@@ -83,6 +78,22 @@ impl Usage {
         }
         what(self).fetch_sub(1, Ordering::AcqRel);
         None
+    }
+
+    /// Whether a task of this many records and bytes may get another record.
+    pub(super) fn task_room(&self, records: u64, bytes: usize) -> Result<(), EmitError> {
+        if records >= self.limits.task_records {
+            return Err(EmitError::TooLarge("records of one task"));
+        }
+        if bytes >= self.limits.task_bytes {
+            return Err(EmitError::TooLarge("bytes of one task"));
+        }
+        Ok(())
+    }
+
+    /// Whether a run with so many bytes under way may admit more before some are committed.
+    pub(super) fn run_has_room(&self, uncommitted: usize) -> bool {
+        uncommitted < self.limits.uncommitted_per_run
     }
 
     /// Whether more may be admitted before something is committed.

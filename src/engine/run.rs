@@ -258,20 +258,14 @@ impl Host for RunHost {
     }
 
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.cell.shared.limits.has_room() {
-            let mut inner = self.cell.lock();
-            if inner.has_room() {
-                return Poll::Ready(());
-            }
-            inner.park_agent(cx);
-        } else {
-            // Rare: the whole server is behind. Look again when something of this task is committed, or at the next poll.
-            let mut inner = self.cell.lock();
-            if inner.is_settled() {
-                return Poll::Ready(());
-            }
-            inner.park_agent(cx);
+        let limits = &self.cell.shared.limits;
+        let mut inner = self.cell.lock();
+        // Where the whole server is behind, a run waits until its own events are committed, and no longer.
+        let room = if limits.has_room() { limits.run_has_room(inner.uncommitted) } else { inner.is_settled() };
+        if room || inner.lost {
+            return Poll::Ready(());
         }
+        inner.park_agent(cx);
         Poll::Pending
     }
 
