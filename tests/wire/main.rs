@@ -1,0 +1,7 @@
+//! What a server does on its wires: the real binary, real sockets, one test body for three clients.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+mod tasks;

@@ -1,0 +1,163 @@
+//! A server to test: the real binary in a directory of its own, and the three clients that call it.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+use tricord::client::{Binding, Client, Settings};
+use tricord::schema::part::Content;
+use tricord::schema::send_message_response::Payload;
+use tricord::schema::{
+    Message, Part, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task, TaskState,
+};
+
+/// The three wires.
+pub const WIRES: [Binding; 3] = [Binding::Grpc, Binding::JsonRpc, Binding::HttpJson];
+
+/// A conformance agent named `kit` that is the default one, and an echo agent named `other`.
+pub const TWO_AGENTS: &str = r#"
+[[agents]]
+name = "kit"
+kind = "conformance"
+
+[[agents]]
+name = "other"
+kind = "echo"
+"#;
+
+/// A running server; it is killed when dropped.
+pub struct Server {
+    child: Child,
+    config: String,
+    /// Where it is reached.
+    pub url: String,
+    /// Where its operators reach it.
+    pub admin: String,
+    dir: TempDir,
+}
+
+impl Server {
+    /// Starts a server with these agents (and whatever else of a configuration file) and a store on disk.
+    pub fn start(config: &str) -> Self {
+        let dir = TempDir::new().unwrap();
+        let config = format!("{config}\n[admin]\nlisten = \"127.0.0.1:0\"\n");
+        let (child, url, admin) = launch(dir.path(), &config);
+        Self { child, config, url, admin, dir }
+    }
+
+    /// Starts one with [`TWO_AGENTS`].
+    pub fn two_agents() -> Self {
+        Self::start(TWO_AGENTS)
+    }
+
+    /// Kills it, without a warning, and starts it again on the same store.
+    pub fn kill_and_restart(&mut self) {
+        self.kill();
+        (self.child, self.url, self.admin) = launch(self.dir.path(), &self.config);
+    }
+
+    /// Kills it without a warning.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A client for the default agent over one wire.
+    pub async fn client(&self, binding: Binding) -> Client {
+        self.client_of("", binding).await
+    }
+
+    /// A client for an agent over one wire.
+    pub async fn client_of(&self, agent: &str, binding: Binding) -> Client {
+        let url = if agent.is_empty() { self.url.clone() } else { format!("{}/{agent}", self.url) };
+        Client::connect(&url, Settings { binding: Some(binding), ..Settings::default() }).await.unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn launch(dir: &Path, config: &str) -> (Child, String, String) {
+    let file = dir.join("tricord.toml");
+    std::fs::write(&file, config).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tricord"))
+        .args(["serve", "--config", "tricord.toml", "--listen", "127.0.0.1:0"])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut address = |label: &str| loop {
+        let line = lines.next().expect("the server ended before it was ready").unwrap();
+        if let Some(rest) = line.trim_start().strip_prefix(label) {
+            break rest.trim().to_owned();
+        }
+    };
+    let url = address("card").trim_end_matches("/.well-known/agent-card.json").to_owned();
+    let admin = address("admin");
+    // Read on, so that the server never writes into a closed pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, url, admin)
+}
+
+/// A part of text.
+pub fn text(text: impl Into<String>) -> Part {
+    Part { content: Some(Content::Text(text.into())), ..Part::default() }
+}
+
+/// A message of one text part, with an id of its own.
+pub fn message(words: &str) -> Message {
+    Message {
+        message_id: uuid::Uuid::now_v7().to_string(),
+        role: Role::User.into(),
+        parts: vec![text(words)],
+        ..Message::default()
+    }
+}
+
+/// A request with a message of one text part.
+pub fn request(words: &str) -> SendMessageRequest {
+    SendMessageRequest { message: Some(message(words)), ..SendMessageRequest::default() }
+}
+
+/// The same, for a task that exists.
+pub fn follow_up(task: &str, words: &str) -> SendMessageRequest {
+    let message = Message { task_id: task.to_owned(), ..message(words) };
+    SendMessageRequest { message: Some(message), ..SendMessageRequest::default() }
+}
+
+/// The same request, answered at once.
+pub fn at_once(mut request: SendMessageRequest) -> SendMessageRequest {
+    request.configuration.get_or_insert_with(SendMessageConfiguration::default).return_immediately = true;
+    request
+}
+
+/// The task in an answer.
+pub fn task_of(response: SendMessageResponse) -> Task {
+    match response.payload {
+        Some(Payload::Task(task)) => task,
+        other => panic!("expected a task, got {other:?}"),
+    }
+}
+
+/// A task's state.
+pub fn state(task: &Task) -> TaskState {
+    task.status.as_ref().map_or(TaskState::Unspecified, |status| status.state())
+}
+
+/// The texts of all artifacts, joined.
+pub fn artifact_text(task: &Task) -> String {
+    let parts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
+    parts.filter_map(|part| if let Some(Content::Text(text)) = &part.content { Some(text.as_str()) } else { None }).collect()
+}
