@@ -1,0 +1,200 @@
+//! Kill -9 at a random moment, again and again: nothing that a client was told is lost, repeated or contradicted.
+//!
+//! Each round loads a server on all wires, kills it, starts it again on the same store and holds what it says now
+//! against what clients were told before. `TRICORD_CRASH_ROUNDS` sets the number of rounds (default 50), `TRICORD_CRASH_SEED`
+//! the moments.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "wire/support.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the wire tests, which use all of it")]
+mod support;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use tricord::client::Client;
+use tricord::schema::stream_response::Payload;
+use tricord::schema::{GetTaskRequest, ListTasksRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskState};
+
+use support::{Server, WIRES, at_once, request, state, task_of, text};
+
+/// What a client was told of a task.
+#[derive(Default)]
+struct Told {
+    /// The ids of the events where the wire has them, and the events, in order.
+    events: Vec<(Option<String>, StreamResponse)>,
+    /// The task as an answer had it.
+    answer: Option<Task>,
+}
+
+#[derive(Default)]
+struct Recorder(Mutex<HashMap<String, Told>>);
+
+impl Recorder {
+    fn answer(&self, task: Task) {
+        self.0.lock().unwrap().entry(task.id.clone()).or_default().answer = Some(task);
+    }
+
+    fn event(&self, id: Option<String>, event: StreamResponse) {
+        let task = match event.payload.as_ref().unwrap() {
+            Payload::Task(task) => task.id.clone(),
+            Payload::StatusUpdate(update) => update.task_id.clone(),
+            Payload::ArtifactUpdate(update) => update.task_id.clone(),
+            Payload::Message(_) => return,
+        };
+        self.0.lock().unwrap().entry(task).or_default().events.push((id, event));
+    }
+}
+
+/// A small generator of our own, so that a seed means the same moments everywhere (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % bound
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |value| value.parse().unwrap())
+}
+
+#[test]
+fn nothing_that_was_told_is_lost() {
+    let rounds = setting("TRICORD_CRASH_ROUNDS", 50);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = setting("TRICORD_CRASH_SEED", u64::from(now.subsec_nanos()) | 1);
+    println!("{rounds} rounds, TRICORD_CRASH_SEED={seed}");
+    let mut random = Random(seed);
+    let mut server = Server::two_agents();
+    let (mut tasks, mut events) = (0, 0);
+    for round in 0..rounds {
+        let recorder = Arc::new(Recorder::default());
+        // A runtime for each round: what still hangs on the dead server goes with it.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let until = Instant::now() + Duration::from_millis(20 + random.below(300));
+        runtime.block_on(async {
+            for wire in WIRES {
+                let client = Arc::new(server.client(wire).await);
+                for lane in 0..4 {
+                    let (client, recorder) = (Arc::clone(&client), Arc::clone(&recorder));
+                    tokio::spawn(async move { load(&client, &recorder, lane).await });
+                }
+            }
+            tokio::time::sleep_until(until.into()).await;
+            server.kill();
+        });
+        runtime.shutdown_timeout(Duration::from_secs(5));
+        server.kill_and_restart();
+        let told = std::mem::take(&mut *recorder.0.lock().unwrap());
+        tasks += told.len();
+        events += told.values().map(|told| told.events.len()).sum::<usize>();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = server.client(WIRES[usize::try_from(round).unwrap() % 3]).await;
+            let http = server.client(WIRES[2]).await;
+            for (id, told) in told {
+                check(&client, &http, &id, told).await;
+            }
+            for left in [TaskState::Working, TaskState::Submitted] {
+                let ask = ListTasksRequest { status: left.into(), ..ListTasksRequest::default() };
+                let page = client.list_tasks(ask).await.unwrap();
+                assert_eq!(page.total_size, 0, "left in {left:?}: {:?}", page.tasks.first());
+            }
+        });
+    }
+    println!("{tasks} tasks and {events} events were told, and all of them stand");
+    assert!(tasks > 0 && events > 0, "the load never reached the server");
+}
+
+/// One client's work, until the server is gone.
+async fn load(client: &Client, recorder: &Recorder, lane: usize) {
+    for n in 0.. {
+        let gone = match (lane + n) % 4 {
+            0 => client.send(request("echo hi")).await.map(|response| recorder.answer(task_of(response))).is_err(),
+            1 => client.send(at_once(request("slow 0.05"))).await.map(|r| recorder.answer(task_of(r))).is_err(),
+            2 => {
+                let mut request = request("chunks 40");
+                request.message.as_mut().unwrap().parts.push(text(format!("piece of {lane}.{n} ")));
+                stream(client, recorder, &request).await.is_err()
+            }
+            _ => client.send(request("ask")).await.map(|response| recorder.answer(task_of(response))).is_err(),
+        };
+        if gone {
+            return;
+        }
+    }
+}
+
+async fn stream(
+    client: &Client,
+    recorder: &Recorder,
+    request: &tricord::schema::SendMessageRequest,
+) -> Result<(), tricord_bindings::client::ClientError> {
+    let mut events = client.service().send_streaming_message(request, client.options()).await?;
+    while let Some(event) = events.next().await {
+        let event = event?;
+        recorder.event(event.id, event.message);
+    }
+    Ok(())
+}
+
+/// Holds what a client was told of a task against what the server says after its restart.
+async fn check(client: &Client, http: &Client, id: &str, told: Told) {
+    let ask = GetTaskRequest { id: id.to_owned(), ..GetTaskRequest::default() };
+    let task = client.get_task(ask).await.unwrap_or_else(|error| panic!("{id} was told of and is lost: {error}"));
+    if let Some(answer) = told.answer {
+        if matches!(state(&answer), TaskState::Submitted | TaskState::Working) {
+            assert_ne!(state(&task), TaskState::Working, "{id} is left under way");
+        } else {
+            assert_eq!(task, answer, "{id} is not what it was said to be");
+        }
+    }
+    let Some((_, first)) = told.events.first() else { return };
+    let Some(Payload::Task(_)) = &first.payload else { panic!("{id}: a stream began with {first:?}") };
+    let log = replay(http, id).await;
+    // The log is gapless as far as a reader can see: places rise, one state ends it, nothing comes after.
+    let places: Vec<u64> = log.iter().map(|(place, _)| *place).collect();
+    assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{id}: {places:?}");
+    let ends = log.iter().filter(|(_, event)| ends(event)).count();
+    assert!(ends == 1 && log.last().is_some_and(|(_, event)| ends_with(event, state(&task))), "{id}: {ends} ends");
+    // Every event that was told stands in the log, in the same order, with nothing in between.
+    let told: Vec<&StreamResponse> = told.events[1..].iter().map(|(_, event)| event).collect();
+    let stands: Vec<&StreamResponse> = log.iter().map(|(_, event)| event).take(told.len()).collect();
+    assert_eq!(stands, told, "{id}: what was streamed is not what is in the log");
+}
+
+/// The events of a task from the record of its message on, as the server has them now.
+async fn replay(http: &Client, id: &str) -> Vec<(u64, StreamResponse)> {
+    let ask = SubscribeToTaskRequest { id: id.to_owned(), ..SubscribeToTaskRequest::default() };
+    let options = http.options().clone().last_event_id("1.2").unwrap();
+    let mut events = http.service().subscribe_to_task(&ask, &options).await.unwrap();
+    let mut log = Vec::new();
+    while let Some(event) = events.next().await {
+        let event = event.unwrap();
+        let id = event.id.unwrap();
+        let (_, place) = id.split_once('.').unwrap();
+        log.push((place.parse().unwrap(), event.message));
+    }
+    let (place, first) = log.remove(0);
+    assert!(place == 2 && matches!(first.payload, Some(Payload::Task(_))), "{id}: a replay began with {first:?}");
+    log
+}
+
+fn ends(event: &StreamResponse) -> bool {
+    use TaskState::{Canceled, Completed, Failed, Rejected};
+    [Completed, Failed, Canceled, Rejected].iter().any(|end| ends_with(event, *end))
+}
+
+fn ends_with(event: &StreamResponse, end: TaskState) -> bool {
+    match &event.payload {
+        Some(Payload::StatusUpdate(update)) => update.status.as_ref().is_some_and(|status| status.state() == end),
+        _ => false,
+    }
+}
