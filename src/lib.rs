@@ -8,6 +8,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod engine;
+mod launch;
 pub mod protocol;
 pub mod schema;
 pub mod server;
@@ -16,3 +17,5 @@ pub mod store;
 pub mod task;
 #[cfg(feature = "cli")]
 pub mod telemetry;
+
+pub use launch::{Launch, LaunchError, Running, told_to_stop};

@@ -99,8 +99,9 @@ fn nothing_that_was_told_is_lost() {
         runtime.block_on(async {
             let client = server.client(WIRES[usize::try_from(round).unwrap() % 3]).await;
             let http = server.client(WIRES[2]).await;
+            let generation = generation(&http).await;
             for (id, told) in told {
-                check(&client, &http, &id, told).await;
+                check(&client, &http, &generation, &id, told).await;
             }
             for left in [TaskState::Working, TaskState::Submitted] {
                 let ask = ListTasksRequest { status: left.into(), ..ListTasksRequest::default() };
@@ -146,7 +147,7 @@ async fn stream(
 }
 
 /// Holds what a client was told of a task against what the server says after its restart.
-async fn check(client: &Client, http: &Client, id: &str, told: Told) {
+async fn check(client: &Client, http: &Client, generation: &str, id: &str, told: Told) {
     let ask = GetTaskRequest { id: id.to_owned(), ..GetTaskRequest::default() };
     let task = client.get_task(ask).await.unwrap_or_else(|error| panic!("{id} was told of and is lost: {error}"));
     if let Some(answer) = told.answer {
@@ -158,7 +159,7 @@ async fn check(client: &Client, http: &Client, id: &str, told: Told) {
     }
     let Some((_, first)) = told.events.first() else { return };
     let Some(Payload::Task(_)) = &first.payload else { panic!("{id}: a stream began with {first:?}") };
-    let log = replay(http, id).await;
+    let log = replay(http, generation, id).await;
     // The log is gapless as far as a reader can see: places rise, one state ends it, nothing comes after.
     let places: Vec<u64> = log.iter().map(|(place, _)| *place).collect();
     assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{id}: {places:?}");
@@ -170,10 +171,17 @@ async fn check(client: &Client, http: &Client, id: &str, told: Told) {
     assert_eq!(stands, told, "{id}: what was streamed is not what is in the log");
 }
 
+/// The first half of every event id, which a restart does not change.
+async fn generation(http: &Client) -> String {
+    let mut events = http.service().send_streaming_message(&request("echo hi"), http.options()).await.unwrap();
+    let id = events.next().await.unwrap().unwrap().id.unwrap();
+    id.split_once('.').unwrap().0.to_owned()
+}
+
 /// The events of a task from the record of its message on, as the server has them now.
-async fn replay(http: &Client, id: &str) -> Vec<(u64, StreamResponse)> {
+async fn replay(http: &Client, generation: &str, id: &str) -> Vec<(u64, StreamResponse)> {
     let ask = SubscribeToTaskRequest { id: id.to_owned(), ..SubscribeToTaskRequest::default() };
-    let options = http.options().clone().last_event_id("1.2").unwrap();
+    let options = http.options().clone().last_event_id(&format!("{generation}.2")).unwrap();
     let mut events = http.service().subscribe_to_task(&ask, &options).await.unwrap();
     let mut log = Vec::new();
     while let Some(event) = events.next().await {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use tricord_bindings::client::{ClientError, ServerError};
 
+use crate::LaunchError;
 use crate::client::ConnectError;
 use crate::config::Problems;
 use crate::schema::TaskState;
@@ -74,6 +75,12 @@ impl From<Problems> for Failure {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
         Self::usage(error.to_string())
     }
 }

@@ -1,11 +1,15 @@
 //! `tricord serve`: the server.
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use super::exit::{self, Exit, Failure};
 use crate::config::{Config, Sources};
+use crate::protocol::CARD_PATH;
 use crate::telemetry;
+use crate::{Launch, Running, told_to_stop};
 
 /// Serve agents
 ///
@@ -106,7 +110,48 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Serves until told to stop.
-fn serve(_config: Config) -> ExitCode {
-    exit::code(Err(Failure::new(Exit::Usage, "this build has no server yet")))
+/// Serves until told to stop. A second signal does not wait for anything.
+fn serve(config: Config) -> ExitCode {
+    let started = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = match started {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::code(Err(error.into())),
+    };
+    let ended = runtime.block_on(async {
+        let running = Launch::from_config(config).bind().await?;
+        print_banner(&running)?;
+        let stop = async {
+            told_to_stop().await;
+            tokio::spawn(async {
+                told_to_stop().await;
+                std::process::exit(130);
+            });
+        };
+        running.serve(stop).await;
+        Ok(Exit::Done)
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    exit::code(ended)
+}
+
+/// Says where the server is and how it is tried.
+fn print_banner(running: &Running) -> io::Result<()> {
+    let config = running.config();
+    let url = format!("{}{}", running.public_url(), config.server.base_path);
+    let names: Vec<_> = config.agents.iter().map(|agent| agent.name.as_str()).collect();
+    let program = std::env::args().next().unwrap_or_else(|| "tricord".to_owned());
+    let message = r#"{"message":{"messageId":"1","role":"ROLE_USER","parts":[{"text":"hello there"}]}}"#;
+    let headers = "-H 'A2A-Version: 1.0' -H 'Content-Type: application/json'";
+    let mut out = io::stdout().lock();
+    writeln!(out, "tricord {} serves {} from {}", env!("CARGO_PKG_VERSION"), names.join(", "), config.store.url)?;
+    writeln!(out, "  card   {url}{CARD_PATH}")?;
+    if let Some(admin) = running.admin_address() {
+        writeln!(out, "  admin  http://{admin}")?;
+    }
+    writeln!(out, "\nTry it over HTTP+JSON, JSON-RPC and gRPC:")?;
+    writeln!(out, "  curl {url}/message:send {headers} -d '{message}'")?;
+    let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{message}}}"#);
+    writeln!(out, "  curl {url}/ {headers} -d '{call}'")?;
+    writeln!(out, "  {program} send --url {url} --binding grpc 'hello there'\n")?;
+    out.flush()
 }

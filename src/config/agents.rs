@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::problem::Origin;
-use super::section::{Section, boolean, choice, parsed, text, texts};
+use super::section::{Section, Sink, boolean, choice, parsed, text, texts};
 use super::tree::{Table, Value};
 use super::value::{Secret, duration, link};
 use super::{Agent, AgentKind, Card, Exec, Extension, OnRestart, Provider, Skill};
@@ -84,6 +84,27 @@ fn agent(
     Some(Agent { name: name?, kind: kind?, on_restart, cancel_grace, dedupe_message_id, card })
 }
 
+impl Agent {
+    /// A Rust type of the program's own, with a card that says little; see [`Agent::card`] for saying more.
+    ///
+    /// # Errors
+    /// When the name is none: 1 to 64 letters, digits, `_`, `.` or `-`, and no path of the server itself.
+    pub fn rust(name: &str) -> Result<Self, String> {
+        let name = agent_name(name)?;
+        let sink = Sink::default();
+        let card = Section::new(&sink, String::new(), Origin::Nowhere, Table::new());
+        let card = self::card(card, &name, &AgentKind::Rust);
+        Ok(Self {
+            name,
+            kind: AgentKind::Rust,
+            on_restart: OnRestart::Fail,
+            cancel_grace: Duration::from_secs(1),
+            dedupe_message_id: false,
+            card,
+        })
+    }
+}
+
 fn known_kind(kind: &str) -> Result<String, String> {
     match kind {
         "echo" | "exec" | "conformance" => Ok(kind.to_owned()),
@@ -133,6 +154,7 @@ fn exec(section: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Opti
 fn card(mut section: Section<'_>, agent: &str, kind: &AgentKind) -> Card {
     let (description, modes): (&str, (&[&str], &[&str])) = match kind {
         AgentKind::Echo => ("Sends back what it is sent", (&["text/plain"], &["text/plain"])),
+        AgentKind::Rust => ("Answers messages", (&["text/plain"], &["text/plain"])),
         AgentKind::Exec(_) => ("Runs a command", (&["text/plain", "application/json"], &["text/plain"])),
         AgentKind::Conformance => (
             "Does what conformance tests tell it to",

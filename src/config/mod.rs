@@ -171,6 +171,8 @@ pub enum AgentKind {
     Exec(Exec),
     /// The scripted agent that conformance tests talk to.
     Conformance,
+    /// A Rust type that the program brings; no file can name it.
+    Rust,
 }
 
 impl AgentKind {
@@ -180,6 +182,7 @@ impl AgentKind {
             AgentKind::Echo => "echo",
             AgentKind::Exec(_) => "exec",
             AgentKind::Conformance => "conformance",
+            AgentKind::Rust => "rust",
         }
     }
 }

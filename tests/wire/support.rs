@@ -159,5 +159,7 @@ pub fn state(task: &Task) -> TaskState {
 /// The texts of all artifacts, joined.
 pub fn artifact_text(task: &Task) -> String {
     let parts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
-    parts.filter_map(|part| if let Some(Content::Text(text)) = &part.content { Some(text.as_str()) } else { None }).collect()
+    parts
+        .filter_map(|part| if let Some(Content::Text(text)) = &part.content { Some(text.as_str()) } else { None })
+        .collect()
 }

@@ -124,7 +124,8 @@ async fn c31_a_cancel_ends_the_task_and_the_streams_that_follow_it() {
         let task = task_of(client.send(at_once(request("slow 30"))).await.unwrap());
         let mut events = client.follow(&task.id, None).await.unwrap();
         assert!(matches!(events.next().await.unwrap().unwrap().payload, Some(Payload::Task(_))), "{wire}");
-        let canceled = client.cancel_task(CancelTaskRequest { id: task.id.clone(), ..Default::default() }).await.unwrap();
+        let canceled =
+            client.cancel_task(CancelTaskRequest { id: task.id.clone(), ..Default::default() }).await.unwrap();
         assert_eq!(state(&canceled), TaskState::Canceled, "{wire}");
         let mut last = None;
         while let Some(event) = events.next().await {

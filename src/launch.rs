@@ -1,0 +1,397 @@
+//! From a configuration and agents to a running server: opens the store, starts the engine, binds the ports.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tricord_bindings::Settings;
+use tricord_bindings::body::{BodyLimits, Budget};
+use tricord_bindings::server::{TlsError, acceptor, raise_open_files};
+
+use crate::agents::{Agent, AnyAgent, Conformance, Echo};
+use crate::card::{self, CardDocument};
+use crate::config::{self, AgentKind, Config};
+use crate::engine::{self, AgentSpec, Engine};
+use crate::protocol;
+use crate::server::admin::{self, Admin};
+use crate::server::{Cards, OpenDoor, Server};
+use crate::service::{Offer, Service};
+use crate::store::{Health, OpenError, Options, Store, StoreUrl};
+
+/// How long connections get to close once nothing is under way.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A server that is being put together.
+///
+/// ```no_run
+/// use tricord::Launch;
+/// use tricord::agents::{Cx, from_fn};
+///
+/// # async fn example() -> Result<(), tricord::LaunchError> {
+/// let shout = from_fn(|cx: Cx| async move { cx.reply(cx.text().to_uppercase()).await });
+/// Launch::new().agent("shout", shout).run().await
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Launch {
+    config: Config,
+    rust: HashMap<String, AnyAgent>,
+    wrong: Option<String>,
+}
+
+/// Why a server does not start. Each is one line that says what is in the way.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The store cannot be opened.
+    #[error("store: {0}")]
+    Store(#[from] OpenError),
+    /// The store was opened and cannot be read.
+    #[error("store: {0}")]
+    Engine(#[from] engine::EngineError),
+    /// The port cannot be had.
+    #[error("{key}: cannot listen on {address}: {source}")]
+    Listen {
+        /// The key that names it.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A file of the TLS configuration cannot be read.
+    #[error("{key}: {}: {source}", .path.display())]
+    File {
+        /// The key that names it.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Certificate or key cannot be used.
+    #[error("server.tls: {0}")]
+    Tls(#[from] TlsError),
+    /// An agent cannot be started, or is named wrongly.
+    #[error("agent: {0}")]
+    Agent(String),
+    /// The schema's own descriptors are refused by the reflection service.
+    #[error("reflection: {0}")]
+    Reflection(String),
+}
+
+impl Default for Launch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Launch {
+    /// A server with all defaults and no agents yet: 127.0.0.1:8080, tasks in `./tricord.db`.
+    pub fn new() -> Self {
+        let mut config = Config::defaults();
+        config.agents.clear();
+        config.default_agent.clear();
+        Self::from_config(config)
+    }
+
+    /// A server as configured.
+    pub fn from_config(config: Config) -> Self {
+        Self { config, rust: HashMap::new(), wrong: None }
+    }
+
+    /// Adds an agent. The first one is the default: it needs no tenant.
+    #[must_use]
+    pub fn agent(self, name: &str, agent: impl Agent) -> Self {
+        self.agent_with(name, agent, |_| {})
+    }
+
+    /// Adds an agent, and says more about it: its card, what becomes of it after a restart.
+    #[must_use]
+    pub fn agent_with(mut self, name: &str, agent: impl Agent, edit: impl FnOnce(&mut config::Agent)) -> Self {
+        match config::Agent::rust(name) {
+            Ok(mut described) => {
+                edit(&mut described);
+                self.config.agents.push(described);
+                self.rust.insert(name.to_owned(), AnyAgent::new(agent));
+            }
+            Err(problem) => self.wrong = Some(problem),
+        }
+        self
+    }
+
+    /// Listens there; port 0 takes a free one.
+    #[must_use]
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.config.server.listen = address;
+        self
+    }
+
+    /// Keeps tasks there.
+    #[must_use]
+    pub fn store(mut self, url: StoreUrl) -> Self {
+        self.config.store.url = url;
+        self
+    }
+
+    /// Changes any other setting.
+    #[must_use]
+    pub fn configure(mut self, edit: impl FnOnce(&mut Config)) -> Self {
+        edit(&mut self.config);
+        self
+    }
+
+    /// Opens the store, recovers what an earlier process left, and binds the ports.
+    ///
+    /// # Errors
+    /// When something is in the way; then nothing is left behind.
+    pub async fn bind(self) -> Result<Running, LaunchError> {
+        let Self { mut config, rust, wrong } = self;
+        if let Some(problem) = wrong {
+            return Err(LaunchError::Agent(problem));
+        }
+        let Some(first) = config.agents.first() else {
+            return Err(LaunchError::Agent("a server needs at least one agent".to_owned()));
+        };
+        if config.default_agent.is_empty() {
+            config.default_agent.clone_from(&first.name);
+        }
+        raise_open_files();
+        let tls = config.server.tls.as_ref().map(tls).transpose()?;
+        let agents = Agents::start(&config, &rust)?;
+        let listener = listen("server.listen", config.server.listen).await?;
+        let admin_listener = match config.admin.listen {
+            Some(address) => Some(listen("admin.listen", address).await?),
+            None => None,
+        };
+        let bound = |listener: &TcpListener| listener.local_addr();
+        let address = bound(&listener).map_err(|source| LaunchError::Listen {
+            key: "server.listen",
+            address: config.server.listen,
+            source,
+        })?;
+        let options = Options { url: config.store.url.clone(), keep_finished: config.store.keep_finished };
+        let store = tokio::task::spawn_blocking(move || Store::open(&options)).await;
+        let store = store.map_err(|e| LaunchError::Agent(e.to_string()))??;
+        let engine = Engine::start(store, agents.specs, limits(&config.limits))?;
+        let public_url = config.public_url(address);
+        let (offers, cards) = offers(&config, &public_url);
+        let service = Service::new(engine.clone(), offers, &config.default_agent);
+        let server = Server::builder(Arc::new(service))
+            .protocol(if config.protocol.assume_version.is_some() {
+                &protocol::PROTOCOL_ASSUMING_CURRENT
+            } else {
+                &protocol::PROTOCOL
+            })
+            .settings(settings(&config))
+            .base_path(config.server.base_path.clone())
+            .cors(&config.server.cors_origins)
+            .cards(cards)
+            .ready(readiness(&engine))
+            .build(OpenDoor)
+            .map_err(|error| LaunchError::Reflection(error.to_string()))?;
+        let admin_address = admin_listener.as_ref().and_then(|listener| bound(listener).ok());
+        let admin = admin_listener.map(|listener| {
+            let server = server.clone();
+            let connections = Box::new(move || server.connections());
+            let admin = Admin { engine: engine.clone(), conformance: agents.conformance, connections };
+            tokio::spawn(admin::serve(listener, admin))
+        });
+        Ok(Running { config, server, engine, listener, tls, address, public_url, admin_address, admin })
+    }
+
+    /// Serves until the process is told to stop (SIGTERM or SIGINT), then ends in good order.
+    ///
+    /// # Errors
+    /// When something is in the way of the start.
+    pub async fn run(self) -> Result<(), LaunchError> {
+        let running = self.bind().await?;
+        tracing::info!(url = running.public_url(), "serving");
+        running.serve(told_to_stop()).await;
+        Ok(())
+    }
+}
+
+/// Resolves when the process gets SIGTERM or SIGINT.
+pub async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let wait = |kind| async move {
+        match signal(kind) {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(error) => {
+                tracing::error!(%error, "signals cannot be received; the process can only be killed");
+                std::future::pending().await
+            }
+        }
+    };
+    tokio::select! {
+        () = wait(SignalKind::terminate()) => {}
+        () = wait(SignalKind::interrupt()) => {}
+    }
+}
+
+/// A server whose ports are bound.
+pub struct Running {
+    config: Config,
+    server: Server<Service>,
+    engine: Engine,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    address: SocketAddr,
+    public_url: String,
+    admin_address: Option<SocketAddr>,
+    admin: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Running {
+    /// The configuration that it runs with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The address that is listened on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The operators' address, if there is one.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// What cards advertise, without the base path.
+    pub fn public_url(&self) -> &str {
+        &self.public_url
+    }
+
+    /// Serves until `stop` resolves, then ends in good order: nothing more is accepted, runs get their grace with streams
+    /// open, streams end, what still runs is left to the next start.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let Self { config, server, engine, listener, tls, admin, .. } = self;
+        let accepting = {
+            let server = server.clone();
+            tokio::spawn(async move { server.serve(listener, tls).await })
+        };
+        stop.await;
+        tracing::info!(grace = ?config.server.grace, "stopping: runs under way may end");
+        server.begin_stop();
+        engine.drain(config.server.grace).await;
+        server.end_streams();
+        server.stopped(CLOSE_PATIENCE).await;
+        if let Some(admin) = admin {
+            admin.abort();
+        }
+        engine.close().await;
+        let _ = accepting.await;
+    }
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// The agents as the engine takes them.
+struct Agents {
+    specs: Vec<AgentSpec>,
+    conformance: Vec<Conformance>,
+}
+
+impl Agents {
+    fn start(config: &Config, rust: &HashMap<String, AnyAgent>) -> Result<Self, LaunchError> {
+        let mut conformance = Vec::new();
+        let mut specs = Vec::new();
+        for described in &config.agents {
+            let agent = match &described.kind {
+                AgentKind::Echo => AnyAgent::new(Echo),
+                AgentKind::Conformance => {
+                    let agent = Conformance::default();
+                    conformance.push(agent.clone());
+                    AnyAgent::new(agent)
+                }
+                AgentKind::Exec(_) => return Err(LaunchError::Agent("exec is not built in".to_owned())),
+                AgentKind::Rust => rust.get(&described.name).cloned().ok_or_else(|| {
+                    LaunchError::Agent(format!("{}: no agent was given for this name", described.name))
+                })?,
+            };
+            specs.push(AgentSpec {
+                name: described.name.as_str().into(),
+                agent,
+                on_restart: match described.on_restart {
+                    config::OnRestart::Fail => engine::OnRestart::Fail,
+                    config::OnRestart::Resume => engine::OnRestart::Resume,
+                },
+                cancel_grace: described.cancel_grace,
+            });
+        }
+        Ok(Self { specs, conformance })
+    }
+}
+
+fn offers(config: &Config, public_url: &str) -> (Vec<Offer>, Cards) {
+    let now = SystemTime::now();
+    let mut documents = HashMap::new();
+    let mut offers = Vec::new();
+    for agent in &config.agents {
+        let card = card::card(config, agent, public_url);
+        documents.insert(agent.name.clone(), Arc::new(CardDocument::new(&card, now)));
+        let dedupe_message_id = agent.dedupe_message_id;
+        offers.push(Offer { name: agent.name.as_str().into(), card, dedupe_message_id });
+    }
+    let default = config.default_agent.clone();
+    let cards: Cards = Arc::new(move |agent| documents.get(agent.unwrap_or(&default)).cloned());
+    (offers, cards)
+}
+
+async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, LaunchError> {
+    TcpListener::bind(address).await.map_err(|source| LaunchError::Listen { key, address, source })
+}
+
+fn tls(files: &config::Tls) -> Result<TlsAcceptor, LaunchError> {
+    let read = |key, path: &PathBuf| {
+        std::fs::read(path).map_err(|source| LaunchError::File { key, path: path.clone(), source })
+    };
+    let certificates = read("server.tls.cert", &files.cert)?;
+    let key = read("server.tls.key", &files.key)?;
+    Ok(acceptor(&certificates, &key)?)
+}
+
+fn limits(limits: &config::Limits) -> engine::Limits {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    engine::Limits {
+        running: limits.running_tasks as usize,
+        uncommitted: bytes(limits.uncommitted),
+        uncommitted_per_run: bytes(limits.uncommitted_per_run),
+        streams: limits.streams as usize,
+        task_records: limits.task_records.into(),
+        task_bytes: bytes(limits.task_size),
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let body = BodyLimits {
+        bytes: bytes(config.limits.body),
+        budget: Budget::new(bytes(config.limits.bodies_in_flight)),
+        ..BodyLimits::default()
+    };
+    Settings { body, ping: config.server.ping_interval }
+}
+
+/// Whether the store takes work, as `/readyz` says it.
+fn readiness(engine: &Engine) -> watch::Receiver<bool> {
+    let mut health = engine.store().health();
+    let (sender, receiver) = watch::channel(true);
+    tokio::spawn(async move {
+        while health.changed().await.is_ok() {
+            sender.send_replace(matches!(*health.borrow_and_update(), Health::Ok));
+        }
+    });
+    receiver
+}

@@ -1,0 +1,71 @@
+//! The operators' port: what runs now, and the test hooks of the conformance agent. Loopback only.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tokio::net::TcpListener;
+use uuid::Uuid;
+
+use crate::agents::Conformance;
+use crate::engine::{Engine, EngineError};
+
+/// What the operators' port answers from.
+pub(crate) struct Admin {
+    /// The engine.
+    pub(crate) engine: Engine,
+    /// The conformance agents, whose test hooks are here.
+    pub(crate) conformance: Vec<Conformance>,
+    /// How many connections the public port has.
+    pub(crate) connections: Box<dyn Fn() -> usize + Send + Sync>,
+}
+
+/// Serves the operators' port until its task is aborted.
+pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
+    let routes = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/test/ticks/{task}", get(ticks))
+        .route("/test/resume/{task}", post(resume))
+        .with_state(Arc::new(admin));
+    if let Err(error) = axum::serve(listener, routes).await {
+        tracing::error!(%error, "the operators' port stopped");
+    }
+}
+
+/// The Prometheus text format.
+async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    let load = admin.engine.load();
+    let gauges = [
+        ("tricord_runs", "Runs under way.", load.runs),
+        ("tricord_streams", "Event streams open.", load.streams),
+        ("tricord_cells", "Tasks in memory.", load.cells),
+        ("tricord_connections", "Connections open on the public port.", (admin.connections)()),
+        ("tricord_ready", "Whether new work is taken.", usize::from(admin.engine.is_ready())),
+    ];
+    let mut text = String::new();
+    for (name, help, value) in gauges {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    }
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+async fn ticks(State(admin): State<Arc<Admin>>, Path(task): Path<String>) -> Response {
+    match admin.conformance.iter().find_map(|agent| agent.ticks(&task)) {
+        Some(ticks) => ticks.to_string().into_response(),
+        None => (StatusCode::NOT_FOUND, "no slow run of this task was seen\n").into_response(),
+    }
+}
+
+async fn resume(State(admin): State<Arc<Admin>>, Path(task): Path<String>) -> Response {
+    let resumed = Uuid::try_parse(&task).map_err(|_| EngineError::NotFound).and_then(|id| admin.engine.resume(id));
+    match resumed {
+        Ok(true) => StatusCode::NO_CONTENT.into_response(),
+        Ok(false) => (StatusCode::CONFLICT, "no run of this task waits\n").into_response(),
+        Err(_) => (StatusCode::NOT_FOUND, "no such task in memory\n").into_response(),
+    }
+}
