@@ -367,10 +367,8 @@ fn limits(limits: &config::Limits) -> engine::Limits {
     engine::Limits {
         running: limits.running_tasks as usize,
         uncommitted: bytes(limits.uncommitted),
-        uncommitted_per_run: bytes(limits.uncommitted_per_run),
         streams: limits.streams as usize,
-        task_records: limits.task_records.into(),
-        task_bytes: bytes(limits.task_size),
+        ..engine::Limits::default()
     }
 }
 
