@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[allow(unreachable_pub, dead_code, reason = "shared with the crash test")]
 mod support;
 
 mod tasks;
