@@ -35,7 +35,8 @@ struct Recorder(Mutex<HashMap<String, Told>>);
 
 impl Recorder {
     fn answer(&self, task: Task) {
-        self.0.lock().unwrap().entry(task.id.clone()).or_default().answer = Some(task);
+        let id = task.id.clone();
+        self.0.lock().unwrap().entry(id).or_default().answer = Some(task);
     }
 
     fn event(&self, id: Option<String>, event: StreamResponse) {

@@ -252,6 +252,9 @@ fn read_limits(mut limits: Section<'_>) -> Limits {
         running_tasks: limits.get("running_tasks", count).unwrap_or(10_000),
         streams: limits.get("streams", count).unwrap_or(100_000),
         uncommitted: limits.get("uncommitted", size).unwrap_or(64 << 20),
+        uncommitted_per_run: limits.get("uncommitted_per_run", size).unwrap_or(256 << 10),
+        task_records: limits.get("task_records", count).unwrap_or(50_000),
+        task_size: limits.get("task_size", size).unwrap_or(64 << 20),
     };
     if read.body > read.bodies_in_flight {
         limits.problem("bodies_in_flight", "is less than limits.body, so a full body could never be read");

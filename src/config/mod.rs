@@ -107,6 +107,12 @@ pub struct Limits {
     pub streams: u32,
     /// `uncommitted`: events admitted and not yet stored, of all tasks.
     pub uncommitted: u64,
+    /// `uncommitted_per_run`: the same of one run.
+    pub uncommitted_per_run: u64,
+    /// `task_records`: records of one task.
+    pub task_records: u32,
+    /// `task_size`: bytes of one task.
+    pub task_size: u64,
 }
 
 /// `[store]`: where tasks are kept.
