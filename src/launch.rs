@@ -367,8 +367,10 @@ fn limits(limits: &config::Limits) -> engine::Limits {
     engine::Limits {
         running: limits.running_tasks as usize,
         uncommitted: bytes(limits.uncommitted),
+        uncommitted_per_run: bytes(limits.uncommitted_per_run),
         streams: limits.streams as usize,
-        ..engine::Limits::default()
+        task_records: limits.task_records.into(),
+        task_bytes: bytes(limits.task_size),
     }
 }
 
