@@ -24,6 +24,7 @@ use tokio::process::{ChildStdin, Command};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::config;
 use crate::schema::part::Content;
 
 use self::output::Tail;
@@ -110,6 +111,24 @@ impl Exec {
         let program = find(name, settings.directory.as_deref(), &path.unwrap_or_default())?;
         let permits = Semaphore::new(settings.concurrency.clamp(1, Semaphore::MAX_PERMITS));
         Ok(Self { settings, program, environment, permits })
+    }
+
+    /// Takes an agent of kind `exec` as it is configured. A cancelled command gets nine tenths of the agent's cancel
+    /// grace, so that it ends before the run is cut off.
+    ///
+    /// # Errors
+    /// [`ExecError`] if the program cannot be run.
+    pub fn from_config(config: &config::Exec, cancel_grace: Duration) -> Result<Self, ExecError> {
+        let environment = config.environment.iter();
+        Self::new(ExecSettings {
+            command: config.command.clone(),
+            directory: config.directory.clone(),
+            environment: environment.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect(),
+            grace: cancel_grace.mul_f64(0.9),
+            concurrency: config.concurrency as usize,
+            max_line: usize::try_from(config.max_line).unwrap_or(usize::MAX),
+            max_output: config.max_output,
+        })
     }
 
     fn command(&self, cx: &Cx) -> Command {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::problem::Origin;
-use super::section::{Section, Sink, boolean, choice, parsed, text, texts};
+use super::section::{Section, Sink, boolean, choice, count, parsed, size, text, texts};
 use super::tree::{Table, Value};
 use super::value::{Secret, duration, link};
 use super::{Agent, AgentKind, Card, Exec, Extension, OnRestart, Provider, Skill};
@@ -148,7 +148,10 @@ fn exec(section: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Opti
     let command = section.get("command", command);
     let directory = section.get("directory", parsed(directory));
     let environment = section.entries("environment", secret);
-    Some(Exec { command: command?, directory, environment })
+    let concurrency = section.get("concurrency", count).unwrap_or(64);
+    let max_line = section.get("max_line", size).unwrap_or(1 << 20);
+    let max_output = section.get("max_output", size).unwrap_or(16 << 20);
+    Some(Exec { command: command?, directory, environment, concurrency, max_line, max_output })
 }
 
 fn card(mut section: Section<'_>, agent: &str, kind: &AgentKind) -> Card {

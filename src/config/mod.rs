@@ -200,8 +200,14 @@ pub struct Exec {
     pub command: Vec<String>,
     /// `directory`: where it runs; the server's own directory by default.
     pub directory: Option<PathBuf>,
-    /// `environment`: variables set beside the server's own; values may be secrets.
+    /// `environment`: variables set beside the few of the server's own that are passed on; values may be secrets.
     pub environment: BTreeMap<String, Secret>,
+    /// `concurrency`: how many run at once; further tasks wait.
+    pub concurrency: u32,
+    /// `max_line`: the longest line of output, in bytes; a longer one fails the task.
+    pub max_line: u64,
+    /// `max_output`: the most output of a turn, in bytes; more fails the task.
+    pub max_output: u64,
 }
 
 /// What becomes of a run that a crash or restart cut off.

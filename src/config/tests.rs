@@ -54,6 +54,8 @@ fn a_file_with_everything_is_read() {
         name = "support"
         kind = "exec"
         command = ["python3", "support.py"]
+        concurrency = 8
+        max_output = "64MiB"
         on_restart = "resume"
         cancel_grace = "250ms"
         dedupe_message_id = true
@@ -95,6 +97,7 @@ fn a_file_with_everything_is_read() {
     assert!(agent.dedupe_message_id && agent.card.extensions[0].required);
     let AgentKind::Exec(exec) = &agent.kind else { panic!("{agent:?}") };
     assert_eq!(exec.command, ["python3", "support.py"]);
+    assert_eq!((exec.concurrency, exec.max_line, exec.max_output), (8, 1 << 20, 64 << 20));
     assert_eq!((exec.environment["KEY"].reveal(), exec.environment["MODE"].reveal()), ("s3", "fast"));
     assert!(!format!("{config:?}").contains("s3\""));
 }
