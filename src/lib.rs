@@ -1,4 +1,37 @@
 //! Tricord: an A2A v1.0 server. One schema, three bindings, one durable task service.
+//!
+//! ```text
+//! wire ─► server ─► binding (generated) ─► service ─► engine ─► store
+//!                                                      │  ▲        │ after commit only
+//!                                                      ▼  │        ▼
+//!                                                     agents   streams, waiting senders
+//! ```
+//!
+//! An agent is a type with one method; [`Launch`] serves it on all three bindings from one port:
+//!
+//! ```no_run
+//! use tricord::Launch;
+//! use tricord::agents::{Agent, AgentError, Cx};
+//!
+//! struct Shout;
+//!
+//! impl Agent for Shout {
+//!     async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+//!         let mut answer = cx.artifact("answer");
+//!         for word in cx.text().split_inclusive(' ') {
+//!             answer.text(word.to_uppercase()).await?;
+//!         }
+//!         answer.finish().await
+//!     }
+//! }
+//!
+//! # async fn example() -> Result<(), tricord::LaunchError> {
+//! Launch::new().agent("shout", Shout).run().await
+//! # }
+//! ```
+//!
+//! [`agents`] is where agents' authors look, [`client`] calls agents, [`schema`] holds the generated code. The other modules
+//! are the rooms of the house, open to be read.
 
 pub mod agents;
 pub mod card;

@@ -1,6 +1,6 @@
 //! The arrows of the architecture, held by reading the code: who may name whom.
 //!
-//! server → service → engine → {store, agents} → task → schema → bindings. A module may name what stands under it, as far down
+//! launch → server → service → engine → {store, agents} → task → schema → bindings. A module may name what stands under it, as far down
 //! as it likes, and nothing else. `task` is pure, and the two crates under `bindings` know no name of the protocol.
 
 use std::collections::BTreeSet;
@@ -41,8 +41,27 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "launch",
+        &[
+            "server",
+            "service",
+            "engine",
+            "store",
+            "agents",
+            "push",
+            "auth",
+            "card",
+            "config",
+            "telemetry",
+            "task",
+            "schema",
+            "protocol",
+        ],
+    ),
+    (
         "cli",
         &[
+            "launch",
             "server",
             "service",
             "engine",

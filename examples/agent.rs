@@ -1,0 +1,21 @@
+//! An agent in Rust, served on all three bindings: `cargo run --release --example agent`.
+
+use tricord::Launch;
+use tricord::agents::{Agent, AgentError, Cx};
+
+struct Shout;
+
+impl Agent for Shout {
+    async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+        let mut answer = cx.artifact("answer");
+        for word in cx.text().split_inclusive(' ') {
+            answer.text(word.to_uppercase()).await?;
+        }
+        answer.finish().await
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), tricord::LaunchError> {
+    Launch::new().agent("shout", Shout).run().await
+}
