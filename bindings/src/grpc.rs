@@ -255,13 +255,18 @@ fn finish<S: Send + Sync + 'static>(
     response: Response<tonic::body::Body>,
     method_was_asked: bool,
 ) -> Response<Body> {
-    if !method_was_asked {
-        let status = Status::from_header_map(response.headers());
-        match status.as_ref().map(Status::code) {
-            Some(tonic::Code::OutOfRange) => return error_out(host.protocol, &host.settings.body.too_large()),
-            Some(tonic::Code::Internal | tonic::Code::Unknown) => {
-                let message = status.map(|status| status.message().to_owned()).unwrap_or_default();
-                return error_out(host.protocol, &Error::new(&kinds::INVALID_REQUEST, message));
+    use tonic::Code;
+
+    // A status with details is one of ours, from the body.
+    let tonics = || Status::from_header_map(response.headers()).filter(|status| status.details().is_empty());
+    if let Some(status) = (!method_was_asked).then(tonics).flatten() {
+        match status.code() {
+            Code::OutOfRange | Code::ResourceExhausted => {
+                return error_out(host.protocol, &host.settings.body.too_large());
+            }
+            Code::Internal | Code::Unknown => {
+                let error = Error::new(&kinds::INVALID_REQUEST, status.message().to_owned());
+                return error_out(host.protocol, &error);
             }
             _ => {}
         }

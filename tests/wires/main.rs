@@ -1,0 +1,8 @@
+//! The three wires and their port, over real sockets, with a service behind them that only says what it was asked.
+
+mod grpc;
+mod http_json;
+mod jsonrpc;
+mod reach;
+mod streams;
+mod support;
