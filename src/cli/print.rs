@@ -110,6 +110,10 @@ impl Printer {
         let state = status.state();
         let changed = self.state.replace(state) != Some(state);
         let name = parts::state_name(state);
+        if changed && !matches!(state, TaskState::Submitted | TaskState::Working) {
+            // No more content comes now, so the line is whole.
+            self.end_line()?;
+        }
         match &status.message {
             // What the agent answers or asks is content.
             Some(message) if changed && is_answer(state) => {
