@@ -14,6 +14,7 @@ use tricord_bindings::Settings;
 use tricord_bindings::body::{BodyLimits, Budget};
 use tricord_bindings::server::{TlsError, acceptor, raise_open_files};
 
+use crate::agents::exec::Exec;
 use crate::agents::{Agent, AnyAgent, Conformance, Echo};
 use crate::card::{self, CardDocument};
 use crate::config::{self, AgentKind, Config};
@@ -315,7 +316,9 @@ impl Agents {
                     conformance.push(agent.clone());
                     AnyAgent::new(agent)
                 }
-                AgentKind::Exec(_) => return Err(LaunchError::Agent("exec is not built in".to_owned())),
+                AgentKind::Exec(exec) => Exec::from_config(exec, described.cancel_grace)
+                    .map(AnyAgent::new)
+                    .map_err(|error| LaunchError::Agent(format!("{}: {error}", described.name)))?,
                 AgentKind::Rust => rust.get(&described.name).cloned().ok_or_else(|| {
                     LaunchError::Agent(format!("{}: no agent was given for this name", described.name))
                 })?,
