@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 over HTTP POST: request in, reply out, error out, stream out.
 //!
 //! jsonrpsee's `RpcModule` is the table of methods. The envelope is ours: ids go back as they came, and neither the
-//! parameters nor the answers pass through a JSON value in between. Both travel in one [`Exchange`] that a method's
+//! parameters nor the answers pass through a JSON value in between. Both travel in one `Exchange` that a method's
 //! callback finds in its extensions.
 
 use std::future::Future;

@@ -151,6 +151,7 @@ pub(super) struct Run {
 }
 
 /// What a cell begins with.
+#[expect(clippy::large_enum_variant, reason = "made once for a cell and taken apart at once")]
 pub(super) enum Beginning {
     /// A message that may become a task.
     New {

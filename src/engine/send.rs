@@ -49,6 +49,7 @@ pub struct Sent {
 
 /// What came of a message.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the task is the usual answer, and a box would be one more allocation")]
 pub enum Outcome {
     /// A task, as it stands now.
     Task(Task),

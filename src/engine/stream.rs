@@ -227,6 +227,9 @@ impl std::fmt::Debug for TaskStream {
     }
 }
 
+/// A task as it once was, and the events after that.
+type Snapshot = (Task, VecDeque<Arc<Event>>);
+
 impl Engine {
     /// Follows a task until it has ended: the task as it stands (or stood at `cursor`, a client's `Last-Event-ID`), then
     /// every event after that. `history` is how many messages the first event shows.
@@ -290,7 +293,7 @@ impl Engine {
     }
 
     /// The task folded at `seq`, and the events behind it up to `head`; `None` if the log does not reach back that far.
-    fn past(&self, cell: &TaskCell, seq: u64, head: u64) -> Result<Option<(Task, VecDeque<Arc<Event>>)>, EngineError> {
+    fn past(&self, cell: &TaskCell, seq: u64, head: u64) -> Result<Option<Snapshot>, EngineError> {
         let Tail::Records(batches) = self.0.store.log_since(cell.pk, 0)? else { return Ok(None) };
         let records = batches.into_iter().flat_map(|batch| batch.records);
         let mut events = records.filter_map(|record| Event::from_record(&cell.ids, record)).peekable();

@@ -1,7 +1,7 @@
 //! One port for everything: gRPC, JSON-RPC, HTTP+JSON, cards, probes.
 //!
 //! A request is told apart by its head alone. `content-type: application/grpc` is gRPC; a few paths stand outside the
-//! schema ([`routes`]); a POST of an endpoint is JSON-RPC; everything else is HTTP+JSON.
+//! schema (`routes`); a POST of an endpoint is JSON-RPC; everything else is HTTP+JSON.
 
 pub(crate) mod admin;
 mod aside;

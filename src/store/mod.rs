@@ -1,7 +1,7 @@
 //! The durable task store: logs of records, an index of tasks, and answers that outlive retries.
 //!
 //! Writes go through one [`Writer`] thread that commits in groups; reads go to a pool and never wait for it. What a
-//! backend must do is two traits: [`Log`] takes what a commit holds, [`Index`] answers questions. Nothing here knows
+//! backend must do is two traits: `Log` takes what a commit holds, `Index` answers questions. Nothing here knows
 //! what a running task is: the writer asks a [`Pending`] for its next [`Append`].
 
 mod address;
