@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::peer::{Peer, cut_events, error_answer, event, events, json_answer, piece, status, task, task_event};
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
-fn command(args: &[&str]) -> Command {
+pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tricord"));
     command.args(args).stdin(Stdio::null());
     for name in ["TRICORD_URL", "TRICORD_TOKEN", "TRICORD_CONFIG"] {
@@ -30,7 +30,7 @@ fn ran(output: Output) -> Ran {
     }
 }
 
-fn run(args: &[&str]) -> Ran {
+pub(crate) fn run(args: &[&str]) -> Ran {
     ran(command(args).output().unwrap())
 }
 

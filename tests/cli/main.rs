@@ -5,3 +5,4 @@ mod calls;
 mod commands;
 mod follow;
 mod peer;
+mod server;
