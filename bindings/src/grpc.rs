@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf as _, BufMut as _, Bytes};
+use bytes::{Buf as _, Bytes};
 use futures::Stream;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
@@ -366,9 +366,7 @@ impl<A: prost::Message> Encoder for ReplyCodec<A> {
                 message.encode(out).map_err(|error| Status::internal(error.to_string()))
             }
             Reply::Shared { message, .. } => {
-                let bytes = message.protobuf();
-                out.reserve(bytes.len());
-                out.put_slice(bytes);
+                message.write_protobuf(out);
                 Ok(())
             }
         }

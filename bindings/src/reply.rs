@@ -2,27 +2,50 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use futures::Stream;
 
 use crate::Error;
 
-/// A message with its encodings, each made at the first use and kept.
+/// A message with its encodings, each kept from the second use on.
 ///
-/// It is what a stream's events and cached tasks are held as: five hundred readers of one event cost one encoding.
+/// It is what a stream's events and cached tasks are held as: five hundred readers of one event cost two encodings, and
+/// what only one reads is never kept.
 pub struct Encoded<T> {
     value: T,
-    json: OnceLock<Bytes>,
-    protobuf: OnceLock<Bytes>,
+    json: Kept,
+    protobuf: Kept,
+}
+
+/// An encoding: nothing before the first use, kept from the second one on.
+#[derive(Default)]
+struct Kept {
+    used: AtomicBool,
+    bytes: OnceLock<Bytes>,
+}
+
+impl Kept {
+    /// The bytes, if they are worth keeping: this is not their first use.
+    fn get<E>(&self, encode: impl FnOnce() -> Result<Vec<u8>, E>) -> Result<Option<&Bytes>, E> {
+        if self.bytes.get().is_none() {
+            if !self.used.swap(true, Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let bytes = encode()?;
+            self.bytes.get_or_init(|| bytes.into());
+        }
+        Ok(self.bytes.get())
+    }
 }
 
 impl<T> Encoded<T> {
     /// Takes the message; nothing is encoded yet.
     pub fn new(value: T) -> Self {
-        Self { value, json: OnceLock::new(), protobuf: OnceLock::new() }
+        Self { value, json: Kept::default(), protobuf: Kept::default() }
     }
 
     /// The message.
@@ -37,21 +60,29 @@ impl<T> Encoded<T> {
 }
 
 impl<T: serde::Serialize> Encoded<T> {
-    /// The message as ProtoJSON.
-    pub fn json(&self) -> &Bytes {
-        self.json.get_or_init(|| {
-            let mut out = Vec::with_capacity(256);
-            // Generated serialisers fail only for what the sink refuses, and a Vec refuses nothing.
-            let _ = serde_json::to_writer(&mut out, &self.value);
-            Bytes::from(out)
-        })
+    /// Writes the message as ProtoJSON.
+    ///
+    /// # Errors
+    /// When the message cannot be written: a number in it is none of JSON's.
+    pub fn write_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        match self.json.get(|| serde_json::to_vec(&self.value))? {
+            Some(bytes) => {
+                out.extend_from_slice(bytes);
+                Ok(())
+            }
+            None => serde_json::to_writer(out, &self.value),
+        }
     }
 }
 
 impl<T: prost::Message> Encoded<T> {
-    /// The message as protobuf.
-    pub fn protobuf(&self) -> &Bytes {
-        self.protobuf.get_or_init(|| Bytes::from(self.value.encode_to_vec()))
+    /// Writes the message as protobuf.
+    pub fn write_protobuf(&self, out: &mut impl BufMut) {
+        // Neither fails: that is for a buffer that is full, and these grow.
+        match self.protobuf.get(|| Ok::<_, prost::EncodeError>(self.value.encode_to_vec())) {
+            Ok(Some(bytes)) => out.put_slice(bytes),
+            Ok(None) | Err(_) => drop(self.value.encode(out)),
+        }
     }
 }
 
@@ -139,15 +170,13 @@ impl<T: serde::Serialize> Reply<T> {
     /// When the message holds what JSON cannot, such as an infinite number.
     pub fn write_json(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         match self {
-            Reply::Owned(value) => serde_json::to_writer(out, value).map_err(|error| {
-                tracing::error!(%error, "an answer cannot be written as JSON");
-                Error::internal()
-            }),
-            Reply::Shared { message, .. } => {
-                out.extend_from_slice(message.json());
-                Ok(())
-            }
+            Reply::Owned(value) => serde_json::to_writer(out, value),
+            Reply::Shared { message, .. } => message.write_json(out),
         }
+        .map_err(|error| {
+            tracing::error!(%error, "an answer cannot be written as JSON");
+            Error::internal()
+        })
     }
 }
 

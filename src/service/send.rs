@@ -68,14 +68,13 @@ pub(super) async fn stream(
     match begin(service, call, request, true).await? {
         Begun::Sent(sent, claim) => {
             let events = sent.stream(&service.engine, wish.history).map_err(refused)?;
+            let Some(key) = claim else { return Ok(Events::new(events.map(|event| event.map_err(refused)))) };
             let service = service.clone();
             Ok(Events::new(events.then(move |event| {
-                let (service, claim) = (service.clone(), claim.clone());
+                let (service, key) = (service.clone(), key.clone());
                 async move {
                     let event = event.map_err(refused)?;
-                    if let (Some(key), Some(stream_response::Payload::Message(message))) =
-                        (claim, &event.value().payload)
-                    {
+                    if let Some(stream_response::Payload::Message(message)) = &event.value().payload {
                         keep_message(&service, key, message).await?;
                     }
                     Ok(event)
