@@ -11,8 +11,10 @@ pub fn generate(service: &Service) -> TokenStream {
     let name = format_ident!("{}Client", service.trait_name.to_string().to_upper_camel_case());
     let docs = doc(&format!("Calls the service over the transport that it was made with.\n\n{}", service.comment));
     let methods = service.rpcs.iter().enumerate().map(|(at, rpc)| method(at, rpc));
+    let imports = service.import_types();
     quote! {
         use super::service::RPCS;
+        #imports
         use ::tricord_bindings::client::{CallOptions, ClientError, EventStream, Transport};
 
         #docs

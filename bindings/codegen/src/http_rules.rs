@@ -40,6 +40,7 @@ pub fn generate(service: &Service) -> Result<TokenStream, Error> {
     ));
     let actions = actions.into_iter();
     let words = words.into_iter();
+    let imports = service.import_requests();
     Ok(quote! {
         use ::std::sync::Arc;
         use ::tricord_bindings::{Body, Error, Host};
@@ -47,6 +48,7 @@ pub fn generate(service: &Service) -> Result<TokenStream, Error> {
         use ::tricord_bindings::http_json::Exchange;
         use ::tricord_bindings::query::Path;
         use super::service::#name;
+        #imports
 
         /// What may follow the last `:` of a path.
         pub const ACTIONS: &[&str] = &[#(#actions),*];

@@ -10,11 +10,13 @@ pub fn generate(service: &Service) -> TokenStream {
     let name = &service.trait_name;
     let methods = service.rpcs.iter().map(register);
     let docs = doc(&format!("The rpcs of `{}` as JSON-RPC methods, named as in the schema.", service.full_name));
+    let imports = service.import_requests();
     quote! {
         use ::std::sync::Arc;
         use ::tricord_bindings::{Call, Host};
         use ::tricord_bindings::jsonrpc::JsonRpc;
         use super::service::#name;
+        #imports
 
         #docs
         pub fn methods<S: #name>(host: &Arc<Host<S>>) -> JsonRpc<S> {

@@ -7,7 +7,7 @@ use proc_macro2::{Ident, TokenStream};
 use prost_reflect::{DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, OneofDescriptor, Value};
 use quote::quote;
 
-use crate::model::{ident, refuse, rust_type};
+use crate::model::{ident, refuse, rust_type, tokens};
 use crate::{Config, Error};
 
 /// `google.api.FieldBehavior.REQUIRED`.
@@ -100,7 +100,7 @@ fn package(name: &str, config: &Config) -> TokenStream {
 
 /// The Rust type of a message, for `impl`.
 pub fn message_type(message: &MessageDescriptor, config: &Config) -> TokenStream {
-    rust_type(message, config)
+    tokens(&rust_type(message, config))
 }
 
 /// Refuses messages that contain themselves: prost boxes them, and nothing of ours would know where.

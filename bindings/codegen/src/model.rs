@@ -1,5 +1,7 @@
 //! The service as the generators see it: rpcs with their names on every wire, their types and their HTTP rules.
 
+use std::collections::BTreeMap;
+
 use heck::{ToSnakeCase, ToUpperCamelCase};
 use proc_macro2::{Ident, Span, TokenStream};
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, Value};
@@ -20,6 +22,8 @@ pub struct Service {
     pub rpcs: Vec<Rpc>,
     /// The proto name of the scope field.
     pub scope_field: String,
+    /// The types that generated files import, and whether each is that of a request.
+    imports: Vec<(String, bool)>,
 }
 
 /// One rpc.
@@ -37,9 +41,9 @@ pub struct Rpc {
     pub input: MessageDescriptor,
     /// The answer, or one event of it.
     pub output: MessageDescriptor,
-    /// The request's Rust type.
+    /// The request's Rust type, by its name in a file that imports it.
     pub input_type: TokenStream,
-    /// The answer's Rust type.
+    /// The answer's Rust type, likewise.
     pub output_type: TokenStream,
     /// Whether it answers with a stream.
     pub streaming: bool,
@@ -68,9 +72,14 @@ impl Service {
     pub fn read(pool: &DescriptorPool, config: &Config) -> Result<Self, Error> {
         let descriptor =
             pool.get_service_by_name(&config.service).ok_or_else(|| refuse(&config.service, "no such service"))?;
+        let mut types = Types::default();
         let mut rpcs = Vec::new();
         for method in descriptor.methods() {
-            rpcs.push(Rpc::read(pool, config, &method)?);
+            types.add(&rust_type(&method.input(), config), true);
+            types.add(&rust_type(&method.output(), config), false);
+        }
+        for method in descriptor.methods() {
+            rpcs.push(Rpc::read(pool, config, &types, &method)?);
         }
         Ok(Self {
             full_name: descriptor.full_name().to_owned(),
@@ -78,12 +87,23 @@ impl Service {
             comment: comment(descriptor.parent_file().file_descriptor_proto(), descriptor.path()),
             rpcs,
             scope_field: config.scope_field.clone(),
+            imports: types.imports(),
         })
+    }
+
+    /// Imports the types of all requests and answers.
+    pub fn import_types(&self) -> TokenStream {
+        import(self.imports.iter().map(|(path, _)| path))
+    }
+
+    /// Imports the types of all requests.
+    pub fn import_requests(&self) -> TokenStream {
+        import(self.imports.iter().filter(|(_, is_request)| *is_request).map(|(path, _)| path))
     }
 }
 
 impl Rpc {
-    fn read(pool: &DescriptorPool, config: &Config, method: &MethodDescriptor) -> Result<Self, Error> {
+    fn read(pool: &DescriptorPool, config: &Config, types: &Types, method: &MethodDescriptor) -> Result<Self, Error> {
         if method.is_client_streaming() {
             return Err(refuse(method.name(), "client streaming has no HTTP form"));
         }
@@ -99,16 +119,101 @@ impl Rpc {
             comment: comment(method.parent_file().file_descriptor_proto(), method.path()),
             input: method.input(),
             output: method.output(),
-            input_type: rust_type(&method.input(), config),
-            output_type: rust_type(&method.output(), config),
+            input_type: types.name(&rust_type(&method.input(), config)),
+            output_type: types.name(&rust_type(&method.output(), config)),
             streaming: method.is_server_streaming(),
             rules: http_rules(pool, method)?,
         })
     }
 }
 
-/// The Rust path of a message's type.
-pub fn rust_type(message: &MessageDescriptor, config: &Config) -> TokenStream {
+/// Names that generated files import from elsewhere, or that Rust gives a meaning.
+const TAKEN: &[&str] = &[
+    "Arc",
+    "Body",
+    "BoxError",
+    "Call",
+    "CallOptions",
+    "ClientError",
+    "Door",
+    "Err",
+    "Error",
+    "Events",
+    "EventStream",
+    "Exchange",
+    "FromQuery",
+    "Host",
+    "HttpRule",
+    "JsonRpc",
+    "None",
+    "Ok",
+    "Option",
+    "Path",
+    "Protocol",
+    "Reply",
+    "Request",
+    "Result",
+    "Rpc",
+    "Scope",
+    "Send",
+    "Set",
+    "Settings",
+    "Some",
+    "String",
+    "Sync",
+    "Transport",
+    "Vec",
+    "Violation",
+];
+
+/// The types of requests and answers: full paths, and whether each is that of a request.
+#[derive(Default)]
+struct Types(BTreeMap<String, bool>);
+
+impl Types {
+    fn add(&mut self, path: &str, is_request: bool) {
+        *self.0.entry(path.to_owned()).or_default() |= is_request;
+    }
+
+    /// Whether a file can import this type and use its bare name.
+    fn is_importable(&self, path: &str) -> bool {
+        let name = last(path);
+        !TAKEN.contains(&name) && self.0.keys().filter(|other| last(other) == name).count() == 1
+    }
+
+    fn name(&self, path: &str) -> TokenStream {
+        tokens(if self.is_importable(path) { last(path) } else { path })
+    }
+
+    fn imports(&self) -> Vec<(String, bool)> {
+        let imports = self.0.iter().filter(|(path, _)| self.is_importable(path));
+        imports.map(|(path, is_request)| (path.clone(), *is_request)).collect()
+    }
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit("::").next().unwrap_or(path)
+}
+
+/// A path of identifiers as tokens.
+pub fn tokens(path: &str) -> TokenStream {
+    path.parse().expect("a path of identifiers is tokens")
+}
+
+/// One `use` for each module.
+fn import<'a>(paths: impl Iterator<Item = &'a String>) -> TokenStream {
+    let mut modules: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for path in paths {
+        if let Some((module, name)) = path.rsplit_once("::") {
+            modules.entry(module).or_default().push(name);
+        }
+    }
+    let uses = modules.iter().map(|(module, names)| tokens(&format!("use {module}::{{{}}};", names.join(", "))));
+    quote!(#(#uses)*)
+}
+
+/// The full Rust path of a message's type.
+pub fn rust_type(message: &MessageDescriptor, config: &Config) -> String {
     let mut names = vec![message.name().to_upper_camel_case()];
     let mut parent = message.parent_message();
     while let Some(outer) = parent {
@@ -117,13 +222,11 @@ pub fn rust_type(message: &MessageDescriptor, config: &Config) -> TokenStream {
     }
     names.reverse();
     let package = message.package_name();
-    let path = if package == "google.protobuf" {
-        format!("::tricord_bindings::wkt::{}", names.join("::"))
-    } else {
-        let package = package.split('.').map(ToSnakeCase::to_snake_case).collect::<Vec<_>>().join("::");
-        format!("{}::{package}::{}", config.root, names.join("::"))
-    };
-    path.parse().expect("a path of identifiers is tokens")
+    if package == "google.protobuf" {
+        return format!("::tricord_bindings::wkt::{}", names.join("::"));
+    }
+    let package = package.split('.').map(ToSnakeCase::to_snake_case).collect::<Vec<_>>().join("::");
+    format!("{}::{package}::{}", config.root, names.join("::"))
 }
 
 /// An identifier, raw where the word is Rust's.

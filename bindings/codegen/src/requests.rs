@@ -25,8 +25,10 @@ pub fn generate(service: &Service, config: &Config) -> Result<TokenStream, Error
             }
         }
     }
+    let imports = service.import_requests();
     Ok(quote! {
         use ::tricord_bindings::Violation;
+        #imports
         use ::tricord_bindings::host::{Request, Scope};
         use ::tricord_bindings::query::{self, FromQuery, Set};
 

@@ -17,8 +17,10 @@ pub fn generate(service: &Service) -> TokenStream {
     ));
     let methods = service.rpcs.iter().map(method);
     let table = service.rpcs.iter().map(entry);
+    let imports = service.import_types();
     quote! {
         use ::std::sync::Arc;
+        #imports
         use ::tricord_bindings::{Call, Door, Error, Events, Host, HttpRule, Protocol, Reply, Rpc, Settings};
 
         #docs
@@ -59,7 +61,7 @@ fn method(rpc: &Rpc) -> TokenStream {
             &self,
             call: Call,
             request: #input_type,
-        ) -> impl ::std::future::Future<Output = Result<#answer, Error>> + Send;
+        ) -> impl Future<Output = Result<#answer, Error>> + Send;
     }
 }
 
