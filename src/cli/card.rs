@@ -7,6 +7,7 @@ use tricord_bindings::client::HttpClient;
 use super::connect::Connect;
 use super::exit::{Exit, Failure};
 use super::print::Printer;
+use super::terminal;
 use crate::client;
 use crate::schema::AgentCard;
 
@@ -32,7 +33,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn show(card: &AgentCard) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = terminal::stdout();
     writeln!(out, "{} {}", card.name, card.version)?;
     writeln!(out, "  {}", card.description)?;
     if let Some(provider) = &card.provider {

@@ -1,9 +1,10 @@
 //! `tricord check-config`: whether a configuration is right, without serving.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use super::exit::{Exit, Failure};
 use super::serve::ConfigArgs;
+use super::terminal;
 
 /// Check a configuration, and tell all that is wrong with it
 #[derive(Debug, clap::Args)]
@@ -15,7 +16,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let config = args.config.load()?;
     let name = args.config.file().map_or_else(|| "the configuration".to_owned(), |path| path.display().to_string());
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     writeln!(out, "{name} is right")?;
     writeln!(out, "listen  {}", config.server.listen)?;
     writeln!(out, "store   {}", config.store.url)?;
@@ -23,8 +24,9 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
         let default = if agent.name == config.default_agent { ", the default" } else { "" };
         writeln!(out, "agent   {} ({}{default})", agent.name, agent.kind.name())?;
     }
+    out.flush()?;
     for warning in config.warnings() {
-        let _ = writeln!(io::stderr(), "warning: {warning}");
+        let _ = writeln!(terminal::stderr(), "warning: {warning}");
     }
     Ok(Exit::Done)
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use tricord_bindings::client::{ClientError, ServerError};
 
+use super::terminal;
 use crate::LaunchError;
 use crate::client::ConnectError;
 use crate::config::Problems;
@@ -141,7 +142,7 @@ pub(super) fn code(result: Result<Exit, Failure>) -> ExitCode {
         Err(Failure { exit, text }) => {
             if !text.is_empty() {
                 // Where stderr is closed there is nobody to tell.
-                let _ = writeln!(io::stderr(), "tricord: {text}");
+                let _ = writeln!(terminal::stderr(), "tricord: {text}");
             }
             exit
         }

@@ -6,6 +6,7 @@ use super::connect::Connect;
 use super::exit::{Exit, Failure};
 use super::parts;
 use super::print::Printer;
+use super::terminal;
 use crate::schema::{GetTaskRequest, Message, Role, Task};
 
 /// Show a task as it stands
@@ -36,7 +37,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
 
 /// Writes all that a task holds.
 pub(super) fn show(task: &Task) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = terminal::stdout();
     writeln!(out, "task     {}", task.id)?;
     writeln!(out, "context  {}", task.context_id)?;
     if let Some(status) = &task.status {

@@ -9,6 +9,7 @@ use super::connect::Connect;
 use super::exit::{Exit, Failure};
 use super::parts;
 use super::print::Printer;
+use super::terminal;
 use crate::schema::{ListTasksRequest, ListTasksResponse, TaskState};
 
 const STATES: [&str; 8] =
@@ -83,7 +84,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
         if !args.all {
             if !json {
                 let _ = writeln!(
-                    io::stderr(),
+                    terminal::stderr(),
                     "{} of {} tasks; the next page: --page-token {}",
                     page.tasks.len(),
                     page.total_size,
@@ -97,7 +98,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn show(page: &ListTasksResponse) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = terminal::stdout();
     for task in &page.tasks {
         let status = task.status.as_ref();
         let state = parts::state_name(status.map(|status| status.state()).unwrap_or_default());

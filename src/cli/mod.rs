@@ -16,6 +16,7 @@ mod serve;
 mod store;
 mod stream;
 mod subscribe;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -4,12 +4,13 @@
 //! printed of each artifact is kept, and only what is new is printed.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::exit::Exit;
 use super::parts;
+use super::terminal;
 use crate::schema::stream_response::Payload;
 use crate::schema::{Artifact, Message, StreamResponse, Task, TaskState, TaskStatus};
 
@@ -32,8 +33,7 @@ pub(super) struct Printer {
 
 impl Printer {
     pub(super) fn new(json: bool) -> Self {
-        let shared = io::stdout().is_terminal() && io::stderr().is_terminal();
-        Self::to(json, Box::new(io::stdout()), Box::new(io::stderr()), shared)
+        Self::to(json, Box::new(terminal::stdout()), Box::new(terminal::stderr()), terminal::is_shared())
     }
 
     fn to(json: bool, out: Box<dyn Write>, notes: Box<dyn Write>, shared_terminal: bool) -> Self {

@@ -7,6 +7,7 @@ use clap::Subcommand;
 
 use super::exit::{Exit, Failure};
 use super::parts;
+use super::terminal;
 use crate::store::{self, StoreUrl};
 
 /// Look after the store
@@ -43,7 +44,7 @@ enum Command {
 }
 
 pub(super) fn run(args: Args) -> Result<Exit, Failure> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = terminal::stdout();
     let exit = match args.command {
         Command::Check => check(&mut out, &args.store)?,
         Command::Backup { to } => {

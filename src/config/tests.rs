@@ -278,3 +278,53 @@ fn problems_from_outside_the_file_name_the_variable_or_flag() {
         .to_string();
     assert_eq!(problems, "--exec: agents: t.toml:1 names agents too; use the file or the flag");
 }
+
+const EXAMPLE: &str = include_str!("../../examples/tricord.toml");
+
+#[test]
+fn the_example_shows_the_defaults() {
+    let example = load(EXAMPLE).unwrap();
+    let defaults = Config::defaults();
+    let shown = |config: &Config| format!("{:?} {:?} {:?}", config.limits, config.store, config.log);
+    assert_eq!(shown(&example), shown(&defaults));
+    let (server, default) = (&example.server, &defaults.server);
+    assert_eq!((server.listen, server.grace), (default.listen, default.grace));
+    assert_eq!((&server.base_path, server.ping_interval), (&default.base_path, default.ping_interval));
+    let bare = load("[[agents]]\nkind = 'exec'\ncommand = ['cat']").unwrap();
+    let (agent, default) = (&example.agents[0], &bare.agents[0]);
+    assert_eq!((agent.on_restart, agent.cancel_grace), (default.on_restart, default.cancel_grace));
+    assert_eq!(agent.dedupe_message_id, default.dedupe_message_id);
+    let (AgentKind::Exec(exec), AgentKind::Exec(default)) = (&agent.kind, &default.kind) else { panic!("{agent:?}") };
+    let bounds = |exec: &super::Exec| (exec.concurrency, exec.max_line, exec.max_output);
+    assert_eq!(bounds(exec), bounds(default));
+}
+
+#[test]
+fn the_example_shows_every_key() {
+    let exec = "[[agents]]\nkind = 'exec'\ncommand = ['cat']\n";
+    for (section, before) in [
+        ("", ""),
+        ("[server]", ""),
+        ("[server.tls]", ""),
+        ("[admin]", ""),
+        ("[limits]", ""),
+        ("[store]", ""),
+        ("[protocol]", ""),
+        ("[log]", ""),
+        ("", exec),
+        ("[agents.card]", exec),
+        ("[agents.card.provider]", exec),
+        ("[[agents.card.extensions]]", exec),
+        ("[[agents.card.skills]]", exec),
+    ] {
+        let told = problem(&format!("{before}{section}\nzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz = 1"));
+        let keys = told.lines().find_map(|line| line.split_once("known here: ")).unwrap_or_else(|| panic!("{told}")).1;
+        for key in keys.split(", ") {
+            let shown = EXAMPLE.lines().any(|line| {
+                let line = line.trim_start_matches("# ");
+                line.starts_with(&format!("{key} = ")) || line.contains(&format!("{key}]"))
+            });
+            assert!(shown, "{key} of {section} is not in the example");
+        }
+    }
+}
