@@ -3,7 +3,10 @@
 use std::io::{IsTerminal as _, stderr};
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tricord_bindings::host::ACCESS;
 
 use crate::config::{Log, LogFormat};
 
@@ -22,15 +25,18 @@ pub struct Guard {
 /// # Errors
 /// When the level is none.
 pub fn start(log: &Log) -> Result<Guard, String> {
-    let filter = EnvFilter::try_new(&log.level).map_err(|error| format!("log.level: {error}"))?;
+    let filter: Targets = log.level.parse().map_err(|error| format!("log.level: {error}"))?;
+    // Off means that calls do not even get a span.
+    let filter = filter.with_target(ACCESS, if log.access { LevelFilter::INFO } else { LevelFilter::OFF });
     let (writer, worker) =
         NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).lossy(true).finish(stderr());
     let colours = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
-    // Fails only where a subscriber was set before, in tests or by an embedding program: that one stays.
-    let _ = match log.format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours);
+    let lines = match log.format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    // Fails only where a subscriber was set before, in tests or by an embedding program: that one stays.
+    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
     Ok(Guard { _worker: worker })
 }

@@ -18,6 +18,9 @@ use crate::call::{Call, Identity, Principal};
 use crate::error::{Error, Protocol, kinds};
 use crate::proto_json::Validate;
 
+/// The target of the line that every admitted call gets, and of the span that says which call another line belongs to.
+pub const ACCESS: &str = "tricord::access";
+
 /// Says who calls, from the headers alone, before anything else of a request is read.
 pub trait Door: Send + Sync + 'static {
     /// Finds the caller's identity.
@@ -165,10 +168,11 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Notes what is needed of a call after it was handed on. The span costs nothing unless somebody listens.
+    /// Notes what is needed of a call after it was handed on. The span costs nothing unless somebody listens to
+    /// [`ACCESS`].
     pub(crate) fn of(call: &Call) -> Self {
         let Call { wire, rpc, agent, deadline, .. } = call;
-        let span = tracing::info_span!("call", wire = wire.name(), rpc, agent = &**agent);
+        let span = tracing::info_span!(target: ACCESS, "call", wire = wire.name(), rpc, agent = &**agent);
         let extensions = match call.extensions.as_slice() {
             [] => None,
             [one] => HeaderValue::from_str(one).ok(),
@@ -179,6 +183,16 @@ impl Admitted {
 
     /// Runs a handler until it answers or the client's deadline passes. A panic is a fault of ours, for this call only.
     pub(crate) async fn run<T>(&self, handler: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let started = (!self.span.is_disabled()).then(std::time::Instant::now);
+        let answer = self.answer(handler).await;
+        if let Some(started) = started {
+            let outcome = answer.as_ref().err().map_or("OK", |error| error.kind().reason);
+            tracing::info!(target: ACCESS, parent: &self.span, outcome, took = ?started.elapsed(), "answered");
+        }
+        answer
+    }
+
+    async fn answer<T>(&self, handler: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let handler = AssertUnwindSafe(handler).catch_unwind().instrument(self.span.clone());
         let answer = match self.deadline {
             None => handler.await,

@@ -138,7 +138,7 @@ pub struct Log {
     pub format: LogFormat,
     /// `level`: `error`, `warn`, `info`, `debug`, `trace`, or a list such as `info,tricord::engine=debug`.
     pub level: String,
-    /// `access`: a line for every request.
+    /// `access`: a line for every call that got past the door.
     pub access: bool,
 }
 

@@ -26,7 +26,7 @@ impl Server {
             .current_dir(dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(std::fs::File::create(dir.join("stderr")).unwrap())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -140,6 +140,30 @@ fn a_command_is_served_as_agent() {
     let server = Server::start(dir.path(), &["--exec", "tr a-z A-Z", "--store", "memory:", "--listen", "127.0.0.1:0"]);
     let ran = run(&["send", "--url", &server.url, "hello"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "HELLO\n"), "{}", ran.err);
+}
+
+#[test]
+fn calls_are_logged_where_that_is_wanted() {
+    for (access, lines) in [("true", 2), ("false", 0)] {
+        let dir = TempDir::new().unwrap();
+        let file = format!("[log]\naccess = {access}\nformat = 'json'\n[store]\nurl = 'memory:'\n");
+        std::fs::write(dir.path().join("t.toml"), file).unwrap();
+        let mut server = Server::start(dir.path(), &["--config", "t.toml", "--listen", "127.0.0.1:0"]);
+        assert_eq!(run(&["send", "--url", &server.url, "--binding", "grpc", "hello"]).code, 0);
+        assert_eq!(run(&["get", "--url", &server.url, "--binding", "http", "none"]).code, 3);
+        // A server that stops in order writes its last lines.
+        let pid = rustix::process::Pid::from_raw(server.child.id().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        server.child.wait().unwrap();
+        let log = std::fs::read_to_string(dir.path().join("stderr")).unwrap();
+        let log: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let calls: Vec<_> = log.iter().filter(|line| line["target"] == "tricord::access").collect();
+        assert_eq!(calls.len(), lines, "{log:?}");
+        if let [sent, got] = calls.as_slice() {
+            assert_eq!((&sent["span"]["rpc"], &sent["span"]["wire"]), (&"SendMessage".into(), &"grpc".into()));
+            assert_eq!((&sent["outcome"], &got["outcome"]), (&"OK".into(), &"TASK_NOT_FOUND".into()));
+        }
+    }
 }
 
 #[test]
