@@ -199,8 +199,12 @@ impl Launch {
         let admin_address = admin_listener.as_ref().and_then(|listener| bound(listener).ok());
         let admin = admin_listener.map(|listener| {
             let server = server.clone();
+            let calls = Box::new({
+                let server = server.clone();
+                move || server.call_counts()
+            });
             let connections = Box::new(move || server.connections());
-            let admin = Admin { engine: engine.clone(), conformance: agents.conformance, connections };
+            let admin = Admin { engine: engine.clone(), conformance: agents.conformance, calls, connections };
             tokio::spawn(admin::serve(listener, admin))
         });
         Ok(Running { config, server, engine, listener, tls, address, public_url, admin_address, admin })

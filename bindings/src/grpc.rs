@@ -50,7 +50,7 @@ where
 {
     let (principal, request) = match request_in(host, request) {
         Ok(read) => read,
-        Err(refused) => return refused.out(host.protocol),
+        Err(refused) => return refused.out(host),
     };
     let mut asked = Some((principal, handler));
     let service = tower::service_fn(|request: tonic::Request<Bytes>| {
@@ -60,7 +60,7 @@ where
             let answer = async {
                 let _held = hold(host, request.get_ref())?;
                 let (admitted, call, request) = ask(host, rpc, principal, request)?;
-                let reply = admitted.run(handler(&host.service, call, request)).await?;
+                let reply = host.run(&admitted, handler(&host.service, call, request)).await?;
                 Ok((admitted, reply))
             };
             answer
@@ -91,7 +91,7 @@ where
 {
     let (principal, request) = match request_in(host, request) {
         Ok(read) => read,
-        Err(refused) => return refused.out(host.protocol),
+        Err(refused) => return refused.out(host),
     };
     let mut asked = Some((principal, handler));
     let service = tower::service_fn(|request: tonic::Request<Bytes>| {
@@ -102,7 +102,7 @@ where
                 let _held = hold(host, request.get_ref())?;
                 let (admitted, call, request) = ask(host, rpc, principal, request)?;
                 let deadline = call.deadline;
-                let events = admitted.run(handler(&host.service, call, request)).await?;
+                let events = host.run(&admitted, handler(&host.service, call, request)).await?;
                 Ok((admitted, stream_out(host, deadline, events)))
             };
             answer
@@ -128,9 +128,9 @@ where
             discard(&head.headers, body);
             let found = version(host.protocol, &head.headers, None);
             let error = found.err().unwrap_or_else(|| Error::new(&kinds::METHOD_NOT_FOUND, "no such method"));
-            error_out(host.protocol, &error)
+            refused_out(host, &error)
         }
-        Err(refused) => refused.out(host.protocol),
+        Err(refused) => refused.out(host),
     }
 }
 
@@ -162,9 +162,9 @@ enum Refused {
 }
 
 impl Refused {
-    fn out(self, protocol: &Protocol) -> Response<Body> {
+    fn out<S: Send + Sync + 'static>(self, host: &Host<S>) -> Response<Body> {
         match self {
-            Refused::Error(error) => error_out(protocol, &error),
+            Refused::Error(error) => refused_out(host, &error),
             Refused::NotGrpc => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
@@ -203,15 +203,15 @@ fn ask<S: Send + Sync + 'static, Q: Request>(
 ) -> Result<(Admitted, Call, Q), Error> {
     let (metadata, _, message) = request.into_parts();
     let headers = metadata.as_ref();
-    let version = version(host.protocol, headers, None)?;
+    let version = version(host.protocol, headers, None).inspect_err(|error| host.count_refused(Wire::Grpc, error))?;
     let mut call = Call::read(host.protocol, headers, principal, version, Wire::Grpc, rpc);
     call.deadline = deadline(headers);
     // From `Bytes`, so that blobs are slices of what was received.
     let decoded = Q::decode(message.clone());
     let decoded =
         decoded.map_err(|error| Error::new(&kinds::INVALID_PARAMS, format!("not the request's message: {error}")));
-    let request = host.admit(&mut call, decoded, || scope_in_protobuf(&Q::SCOPE, &message))?;
-    Ok((Admitted::of(&call), call, request))
+    let (admitted, request) = host.admit(&mut call, decoded, || scope_in_protobuf(&Q::SCOPE, &message))?;
+    Ok((admitted, call, request))
 }
 
 /// When the client stops waiting: `grpc-timeout` is up to eight digits and a unit.
@@ -262,11 +262,11 @@ fn finish<S: Send + Sync + 'static>(
     if let Some(status) = (!method_was_asked).then(tonics).flatten() {
         match status.code() {
             Code::OutOfRange | Code::ResourceExhausted => {
-                return error_out(host.protocol, &host.settings.body.too_large());
+                return refused_out(host, &host.settings.body.too_large());
             }
             Code::Internal | Code::Unknown => {
                 let error = Error::new(&kinds::INVALID_REQUEST, status.message().to_owned());
-                return error_out(host.protocol, &error);
+                return refused_out(host, &error);
             }
             _ => {}
         }
@@ -285,8 +285,10 @@ fn status_out(protocol: &Protocol, error: &Error) -> Status {
     Status::with_details_and_metadata(kind.grpc, error.message(), details.into(), MetadataMap::from_headers(metadata))
 }
 
-fn error_out(protocol: &Protocol, error: &Error) -> Response<Body> {
-    status_out(protocol, error).into_http::<tonic::body::Body>().map(Body::Grpc)
+/// An error that was found before a method was asked.
+fn refused_out<S: Send + Sync + 'static>(host: &Host<S>, error: &Error) -> Response<Body> {
+    host.count_refused(Wire::Grpc, error);
+    status_out(host.protocol, error).into_http::<tonic::body::Body>().map(Body::Grpc)
 }
 
 fn stream_out<S: Send + Sync + 'static, A>(

@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::body::BodyLimits;
-use crate::call::{Call, Identity, Principal};
+use crate::call::{Call, Identity, Principal, Wire};
 use crate::error::{Error, Protocol, kinds};
+use crate::meter::{CallCount, Meter};
 use crate::proto_json::Validate;
 
 /// The target of the line that every admitted call gets, and of the span that says which call another line belongs to.
@@ -92,6 +93,7 @@ pub struct Host<S> {
     door: Box<dyn Door>,
     pub(crate) settings: Settings,
     streams_end: CancellationToken,
+    meter: Meter,
 }
 
 impl<S> std::fmt::Debug for Host<S> {
@@ -112,8 +114,15 @@ impl<S: Send + Sync + 'static> Host<S> {
         door: impl Door,
         settings: Settings,
     ) -> Arc<Self> {
-        let streams_end = CancellationToken::new();
-        Arc::new(Self { service, admit, protocol, door: Box::new(door), settings, streams_end })
+        Arc::new(Self {
+            service,
+            admit,
+            protocol,
+            door: Box::new(door),
+            settings,
+            streams_end: CancellationToken::new(),
+            meter: Meter::default(),
+        })
     }
 
     /// The service.
@@ -131,6 +140,16 @@ impl<S: Send + Sync + 'static> Host<S> {
         &self.streams_end
     }
 
+    /// How many calls there were, by rpc, wire and outcome.
+    pub fn call_counts(&self) -> Vec<CallCount> {
+        self.meter.read()
+    }
+
+    /// Counts a request that was refused before it was known which rpc it meant.
+    pub(crate) fn count_refused(&self, wire: Wire, error: &Error) {
+        self.meter.count::<()>(wire, "", &Err(error.clone()));
+    }
+
     /// Asks the door who calls.
     pub(crate) fn identify(&self, head: &Parts) -> Result<Principal, Error> {
         self.door.identify(head).map(Principal::admitted)
@@ -139,6 +158,19 @@ impl<S: Send + Sync + 'static> Host<S> {
     /// Admits a call and judges its parameters, in this order, so that a request has one error on every wire. The scope
     /// of parameters that cannot be read is looked for by `scope`.
     pub(crate) fn admit<R: Request>(
+        &self,
+        call: &mut Call,
+        request: Result<R, Error>,
+        scope: impl FnOnce() -> String,
+    ) -> Result<(Admitted, R), Error> {
+        let judged = self.judge(call, request, scope);
+        if judged.is_err() {
+            self.meter.count(call.wire, call.rpc, &judged);
+        }
+        judged.map(|request| (Admitted::of(call), request))
+    }
+
+    fn judge<R: Request>(
         &self,
         call: &mut Call,
         request: Result<R, Error>,
@@ -156,11 +188,39 @@ impl<S: Send + Sync + 'static> Host<S> {
             }
         }
     }
+
+    /// Runs a handler until it answers or the client's deadline passes. A panic is a fault of ours, for this call only.
+    pub(crate) async fn run<T>(
+        &self,
+        admitted: &Admitted,
+        handler: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let started = (!admitted.span.is_disabled()).then(std::time::Instant::now);
+        let handler = AssertUnwindSafe(handler).catch_unwind().instrument(admitted.span.clone());
+        let answer = match admitted.deadline {
+            None => handler.await,
+            Some(at) => {
+                tokio::time::timeout_at(at.into(), handler).await.unwrap_or_else(|_| Ok(Err(deadline_passed())))
+            }
+        };
+        let answer = answer.unwrap_or_else(|_| {
+            tracing::error!(rpc = admitted.rpc, "a handler panicked");
+            Err(Error::internal())
+        });
+        if let Some(started) = started {
+            let outcome = answer.as_ref().err().map_or("OK", |error| error.kind().reason);
+            tracing::info!(target: ACCESS, parent: &admitted.span, outcome, took = ?started.elapsed(), "answered");
+        }
+        self.meter.count(admitted.wire, admitted.rpc, &answer);
+        answer
+    }
 }
 
 /// An admitted call, ready to be handled.
 #[derive(Debug)]
 pub struct Admitted {
+    wire: Wire,
+    rpc: &'static str,
     deadline: Option<std::time::Instant>,
     span: tracing::Span,
     /// The header that tells the client which extensions are in use.
@@ -170,7 +230,7 @@ pub struct Admitted {
 impl Admitted {
     /// Notes what is needed of a call after it was handed on. The span costs nothing unless somebody listens to
     /// [`ACCESS`].
-    pub(crate) fn of(call: &Call) -> Self {
+    fn of(call: &Call) -> Self {
         let Call { wire, rpc, agent, deadline, .. } = call;
         let span = tracing::info_span!(target: ACCESS, "call", wire = wire.name(), rpc, agent = &**agent);
         let extensions = match call.extensions.as_slice() {
@@ -178,30 +238,7 @@ impl Admitted {
             [one] => HeaderValue::from_str(one).ok(),
             many => HeaderValue::from_str(&many.join(", ")).ok(),
         };
-        Self { deadline: *deadline, span, extensions }
-    }
-
-    /// Runs a handler until it answers or the client's deadline passes. A panic is a fault of ours, for this call only.
-    pub(crate) async fn run<T>(&self, handler: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let started = (!self.span.is_disabled()).then(std::time::Instant::now);
-        let answer = self.answer(handler).await;
-        if let Some(started) = started {
-            let outcome = answer.as_ref().err().map_or("OK", |error| error.kind().reason);
-            tracing::info!(target: ACCESS, parent: &self.span, outcome, took = ?started.elapsed(), "answered");
-        }
-        answer
-    }
-
-    async fn answer<T>(&self, handler: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let handler = AssertUnwindSafe(handler).catch_unwind().instrument(self.span.clone());
-        let answer = match self.deadline {
-            None => handler.await,
-            Some(at) => tokio::time::timeout_at(at.into(), handler).await.map_err(|_| deadline_passed())?,
-        };
-        answer.unwrap_or_else(|_| {
-            tracing::error!("a handler panicked");
-            Err(Error::internal())
-        })
+        Self { wire: *wire, rpc, deadline: *deadline, span, extensions }
     }
 }
 

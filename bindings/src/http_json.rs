@@ -46,6 +46,7 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
             }
             Err(error) => {
                 discard(&head.headers, body);
+                host.count_refused(Wire::HttpJson, &error);
                 Err(error_out(host.protocol, media_type, &error))
             }
         }
@@ -114,8 +115,8 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
     ) -> Result<(Admitted, Call, Q), Error> {
         let Self { host, head, principal, version, .. } = self;
         let mut call = Call::read(host.protocol, &head.headers, principal.clone(), version, Wire::HttpJson, rpc);
-        let request = host.admit(&mut call, request, scope)?;
-        Ok((Admitted::of(&call), call, request))
+        let (admitted, request) = host.admit(&mut call, request, scope)?;
+        Ok((admitted, call, request))
     }
 
     /// Waits for the answer and writes it.
@@ -127,7 +128,7 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
         admitted: Admitted,
         handler: impl Future<Output = Result<Reply<A>, Error>>,
     ) -> Result<Response<Body>, Error> {
-        let reply = admitted.run(handler).await?;
+        let reply = self.host.run(&admitted, handler).await?;
         let mut out = Vec::with_capacity(1024);
         reply.write_json(&mut out)?;
         let mut response = Response::new(Body::from(out));
@@ -138,12 +139,17 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
 
     /// The answer to a request that no rule fits.
     pub fn not_found(&self) -> Error {
-        Error::new(&kinds::METHOD_NOT_FOUND, "no such path")
+        self.refused(Error::new(&kinds::METHOD_NOT_FOUND, "no such path"))
     }
 
     /// The answer to a request whose path fits rules of other verbs.
     pub fn not_allowed(&self, allow: &'static str) -> Error {
-        Error::new(&kinds::METHOD_NOT_ALLOWED, format!("this path answers {allow}")).with_allow(allow)
+        self.refused(Error::new(&kinds::METHOD_NOT_ALLOWED, format!("this path answers {allow}")).with_allow(allow))
+    }
+
+    fn refused(&self, error: Error) -> Error {
+        self.host.count_refused(Wire::HttpJson, &error);
+        error
     }
 
     /// Writes an error.
@@ -160,7 +166,7 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
         admitted: Admitted,
         handler: impl Future<Output = Result<Events<A>, Error>>,
     ) -> Result<Response<Body>, Error> {
-        let events = admitted.run(handler).await?;
+        let events = self.host.run(&admitted, handler).await?;
         let framing = Framing { protocol: self.host.protocol };
         let mut response = sse::response(events, framing, self.host.settings.ping, self.host.streams_end());
         self.tell_extensions(admitted, &mut response);

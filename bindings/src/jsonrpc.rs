@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{Extensions, HeaderMap, Response, StatusCode};
 use jsonrpsee::ConnectionId;
 use jsonrpsee::RpcModule;
-use jsonrpsee::core::server::{MethodCallback, MethodResponse};
+use jsonrpsee::core::server::{AsyncMethod, MethodCallback, MethodResponse};
 use jsonrpsee::types::{Id, Params};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -59,7 +59,7 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
         self.method(name, move |host, asked| async move {
             let id = asked.id.clone();
             let (admitted, call, request) = host.ask(asked)?;
-            let reply = admitted.run(handler(host.service.clone(), call, request)).await;
+            let reply = host.run(&admitted, handler(host.service.clone(), call, request)).await;
             Ok((admitted, reply.and_then(|reply| reply_out(id.as_deref(), &reply))))
         });
     }
@@ -75,7 +75,7 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
         self.method(name, move |host, asked| async move {
             let id = asked.id.clone();
             let (admitted, call, request) = host.ask(asked)?;
-            let events = admitted.run(handler(host.service.clone(), call, request)).await;
+            let events = host.run(&admitted, handler(host.service.clone(), call, request)).await;
             Ok((admitted, events.map(|events| stream_out(&host, id, events))))
         });
     }
@@ -115,7 +115,7 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
             }
             Err(error) => {
                 discard(&head.headers, body);
-                error_out(self.host.protocol, None, &error)
+                self.refused_out(None, &error)
             }
         }
     }
@@ -133,15 +133,14 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
     }
 
     async fn answer(&self, head: &Parts, principal: Principal, body: &Bytes, scope: Option<&str>) -> Response<Body> {
-        let protocol = self.host.protocol;
         let envelope = match Envelope::read(body) {
             Ok(envelope) => envelope,
-            Err((id, error)) => return error_out(protocol, id, &error),
+            Err((id, error)) => return self.refused_out(id, &error),
         };
         let id = envelope.id.map(|id| body.slice_ref(id.as_bytes()));
         let response = match self.call(head, principal, body, &envelope, id.clone(), scope).await {
             Ok(response) => response,
-            Err(error) => error_out(protocol, id.as_deref(), &error),
+            Err(error) => error_out(self.host.protocol, id.as_deref(), &error),
         };
         // A request without id is a notification: it was carried out, and nothing is said about it.
         if id.is_some() { response } else { no_content() }
@@ -156,20 +155,33 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
         id: Option<Bytes>,
         scope: Option<&str>,
     ) -> Result<Response<Body>, Error> {
-        let protocol = self.host.protocol;
-        let version = version(protocol, &head.headers, head.uri.query())?;
-        let method = &*envelope.method;
-        let Some((rpc, MethodCallback::Async(callback))) = self.methods.method_with_name(method) else {
-            let method: String = method.chars().take(64).collect();
-            return Err(Error::new(&kinds::METHOD_NOT_FOUND, format!("no method {method:?}")));
-        };
-        let call = Call::read(protocol, &head.headers, principal, version, Wire::JsonRpc, rpc);
+        let found = self.find(head, &envelope.method);
+        let (version, rpc, callback) = found.inspect_err(|error| self.host.count_refused(Wire::JsonRpc, error))?;
+        let call = Call::read(self.host.protocol, &head.headers, principal, version, Wire::JsonRpc, rpc);
         let params = envelope.params.map_or(Bytes::from_static(b"{}"), |raw| body.slice_ref(raw.as_bytes()));
         let exchange = Exchange::new(Asked { call, params, id, scope: scope.map(str::to_owned) });
         let mut extensions = Extensions::new();
         extensions.insert(exchange.clone());
         callback(Id::Null, Params::new(None), ConnectionId(0), usize::MAX, extensions).await;
         exchange.answer()
+    }
+
+    /// The version asked for, and the method.
+    fn find(&self, head: &Parts, method: &str) -> Result<(&'static str, &'static str, &AsyncMethod<'static>), Error> {
+        let version = version(self.host.protocol, &head.headers, head.uri.query())?;
+        match self.methods.method_with_name(method) {
+            Some((rpc, MethodCallback::Async(callback))) => Ok((version, rpc, callback)),
+            _ => {
+                let method: String = method.chars().take(64).collect();
+                Err(Error::new(&kinds::METHOD_NOT_FOUND, format!("no method {method:?}")))
+            }
+        }
+    }
+
+    /// An error that was found before a method was asked.
+    fn refused_out(&self, id: Option<&[u8]>, error: &Error) -> Response<Body> {
+        self.host.count_refused(Wire::JsonRpc, error);
+        error_out(self.host.protocol, id, error)
     }
 }
 
@@ -186,8 +198,8 @@ impl<S: Send + Sync + 'static> Host<S> {
             None => request,
         };
         let lenient = || scope.unwrap_or_else(|| scope_in_json(&Q::SCOPE, &params));
-        let request = self.admit(&mut call, request, lenient)?;
-        Ok((Admitted::of(&call), call, request))
+        let (admitted, request) = self.admit(&mut call, request, lenient)?;
+        Ok((admitted, call, request))
     }
 }
 

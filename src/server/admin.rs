@@ -9,6 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
+use tricord_bindings::CallCount;
 use uuid::Uuid;
 
 use crate::agents::Conformance;
@@ -20,6 +21,8 @@ pub(crate) struct Admin {
     pub(crate) engine: Engine,
     /// The conformance agents, whose test hooks are here.
     pub(crate) conformance: Vec<Conformance>,
+    /// How many calls there were.
+    pub(crate) calls: Box<dyn Fn() -> Vec<CallCount> + Send + Sync>,
     /// How many connections the public port has.
     pub(crate) connections: Box<dyn Fn() -> usize + Send + Sync>,
 }
@@ -50,6 +53,11 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     for (name, help, value) in gauges {
         // Writing to a String does not fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    }
+    let _ = writeln!(text, "# HELP tricord_calls_total Calls answered.\n# TYPE tricord_calls_total counter");
+    for CallCount { rpc, wire, code, count } in (admin.calls)() {
+        let wire = wire.name();
+        let _ = writeln!(text, "tricord_calls_total{{rpc=\"{rpc}\",wire=\"{wire}\",code=\"{code}\"}} {count}");
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tricord_bindings::body::BoxError;
 use tricord_bindings::jsonrpc::JsonRpc;
 use tricord_bindings::server::{ConnectionLimits, Drain, Handler, Port};
-use tricord_bindings::{Body, Door, Host, Protocol, Settings};
+use tricord_bindings::{Body, CallCount, Door, Host, Protocol, Settings};
 
 use crate::protocol::PROTOCOL;
 use crate::schema::{A2aService, grpc, http_json, jsonrpc, service};
@@ -190,6 +190,11 @@ impl<S: A2aService> Server<S> {
             self.0.drain.cut();
             self.0.drain.finished().await;
         }
+    }
+
+    /// How many calls there were, by rpc, wire and outcome.
+    pub fn call_counts(&self) -> Vec<CallCount> {
+        self.0.host.call_counts()
     }
 
     /// How many connections are open.

@@ -204,3 +204,31 @@ async fn no_other_verb_or_path_reaches_anything() {
     }
     assert_eq!(running.dummy.take(), []);
 }
+
+#[tokio::test]
+async fn calls_are_counted_by_rpc_wire_and_outcome() {
+    let running = start().await;
+    running.rpc("GetTask", json!({"id": "x"})).await;
+    running.rpc("GetTask", json!({"id": "x"})).await;
+    running.rpc("GetTask", json!({"id": "missing"})).await;
+    running.rpc("GetTask", json!({})).await;
+    running.rpc("Nope", json!({})).await;
+    running.http("GET", "/tasks/x", &[], "").await;
+    running.http("GET", "/tasks/x:subscribe", &[("a2a-version", "9.0")], "").await;
+    running.http("GET", "/nope", &[], "").await;
+    running.grpc_bytes(&grpc_path("SubscribeToTask"), &[], framed(&protobuf("SubscribeToTask"))).await;
+    running.grpc_bytes(&grpc_path("GetTask"), &[], framed(b"")).await;
+    let counts: Vec<_> = running.server.call_counts().into_iter().map(|c| (c.rpc, c.wire, c.code, c.count)).collect();
+    let expected = [
+        ("", Wire::HttpJson, "METHOD_NOT_FOUND", 1),
+        ("", Wire::HttpJson, "VERSION_NOT_SUPPORTED", 1),
+        ("", Wire::JsonRpc, "METHOD_NOT_FOUND", 1),
+        ("GetTask", Wire::Grpc, "INVALID_PARAMS", 1),
+        ("GetTask", Wire::HttpJson, "OK", 1),
+        ("GetTask", Wire::JsonRpc, "INVALID_PARAMS", 1),
+        ("GetTask", Wire::JsonRpc, "OK", 2),
+        ("GetTask", Wire::JsonRpc, "TASK_NOT_FOUND", 1),
+        ("SubscribeToTask", Wire::Grpc, "OK", 1),
+    ];
+    assert_eq!(counts, expected);
+}
