@@ -4,33 +4,36 @@
 //! encode an event once for every subscriber. Requests come out of tonic as bytes, so that they are decoded at the same
 //! point of the same order of checks as on the other wires.
 
+mod codec;
+mod metered;
+
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use futures::Stream;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Response, StatusCode};
-use http_body::Frame;
 use prost::Message as _;
 use tokio::time::Sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataMap;
 use tonic::server::Grpc;
 
-use crate::body::{Body, BodyLimits, BoxError, Held, discard};
+use crate::body::{Body, BoxError, Held, discard};
 use crate::call::{Call, Principal, Wire, version};
 use crate::details;
 use crate::error::{Error, Protocol, kinds};
 use crate::host::{Admitted, Host, Request, deadline_passed, scope_in_protobuf};
 use crate::reply::{Events, Reply};
+use codec::ReplyCodec;
+use metered::Metered;
 
 /// Answers an rpc that answers once.
 pub async fn unary<'h, S, Q, A, F, Fut, B>(
@@ -232,7 +235,7 @@ fn deadline(headers: &HeaderMap) -> Option<Instant> {
 }
 
 fn grpc<A: prost::Message + 'static>(host: &Host<impl Send + Sync + 'static>) -> Grpc<ReplyCodec<A>> {
-    Grpc::new(ReplyCodec(PhantomData))
+    Grpc::new(ReplyCodec::new())
         .accept_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(host.settings.body.bytes)
         .max_encoding_message_size(usize::MAX)
@@ -336,121 +339,5 @@ impl<A> Stream for GrpcEvents<A> {
             self.events = None;
         }
         Poll::Ready(event.map(|event| event.map_err(|error| status_out(self.protocol, &error))))
-    }
-}
-
-/// Replies out, bytes in.
-struct ReplyCodec<A>(PhantomData<fn(A)>);
-
-impl<A: prost::Message + 'static> Codec for ReplyCodec<A> {
-    type Encode = Reply<A>;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = RawDecoder;
-
-    fn encoder(&mut self) -> Self::Encoder {
-        Self(PhantomData)
-    }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        RawDecoder
-    }
-}
-
-impl<A: prost::Message> Encoder for ReplyCodec<A> {
-    type Item = Reply<A>;
-    type Error = Status;
-
-    fn encode(&mut self, reply: Reply<A>, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        match reply {
-            Reply::Owned(message) => {
-                out.reserve(message.encoded_len());
-                message.encode(out).map_err(|error| Status::internal(error.to_string()))
-            }
-            Reply::Shared { message, .. } => {
-                message.write_protobuf(out);
-                Ok(())
-            }
-        }
-    }
-}
-
-struct RawDecoder;
-
-impl Decoder for RawDecoder {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(source.copy_to_bytes(source.remaining())))
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        BufferSettings::new(2 << 10, 32 << 10)
-    }
-}
-
-/// A request body that is counted while tonic reads it, and given up when it takes too long.
-struct Metered<B> {
-    body: B,
-    protocol: &'static Protocol,
-    limits: BodyLimits,
-    held: Held,
-    seen: usize,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-/// What a frame adds to its message, for one that is as large as allowed.
-const FRAME_HEADER: usize = 5;
-
-impl<B> Metered<B> {
-    fn new(protocol: &'static Protocol, limits: &BodyLimits, body: B) -> Self {
-        Self { body, protocol, limits: limits.clone(), held: Held::none(&limits.budget), seen: 0, timer: None }
-    }
-
-    fn count(&mut self, bytes: usize) -> Result<(), Error> {
-        self.seen += bytes;
-        if self.seen > self.limits.bytes + FRAME_HEADER {
-            return Err(self.limits.too_large());
-        }
-        self.held.more(bytes)
-    }
-}
-
-impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Metered<B>
-where
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = &mut *self;
-        let frame = match Pin::new(&mut this.body).poll_frame(cx) {
-            Poll::Ready(frame) => frame,
-            Poll::Pending => {
-                let time = this.limits.time;
-                let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
-                std::task::ready!(timer.as_mut().poll(cx));
-                let error = Error::new(&kinds::INVALID_REQUEST, "the request did not arrive in time");
-                return Poll::Ready(Some(Err(status_out(this.protocol, &error).into())));
-            }
-        };
-        Poll::Ready(match frame {
-            None => None,
-            Some(Err(error)) => Some(Err(error.into())),
-            Some(Ok(frame)) => match this.count(frame.data_ref().map_or(0, Bytes::len)) {
-                Ok(()) => Some(Ok(frame)),
-                Err(error) => Some(Err(status_out(this.protocol, &error).into())),
-            },
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
     }
 }

@@ -4,6 +4,8 @@
 //! parameters nor the answers pass through a JSON value in between. Both travel in one `Exchange` that a method's
 //! callback finds in its extensions.
 
+mod envelope;
+
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,8 +17,7 @@ use jsonrpsee::ConnectionId;
 use jsonrpsee::RpcModule;
 use jsonrpsee::core::server::{AsyncMethod, MethodCallback, MethodResponse};
 use jsonrpsee::types::{Id, Params};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Serialize;
 
 use crate::body::{Body, Held, discard};
 use crate::call::{Call, Principal, Wire, version};
@@ -26,9 +27,7 @@ use crate::host::{Admitted, Host, Request, bind, scope_in_json};
 use crate::http_json::is_json;
 use crate::reply::{Events, Reply};
 use crate::{proto_json, sse};
-
-/// The longest id that is echoed, in bytes.
-const MAX_ID: usize = 4096;
+use envelope::Envelope;
 
 /// The methods of a service, by their names.
 pub struct JsonRpc<S> {
@@ -266,87 +265,6 @@ impl Exchange {
             Stage::Answered(answer) => answer,
             _ => Err(Error::internal()),
         }
-    }
-}
-
-/// A request's envelope. What is borrowed points into the body.
-struct Envelope<'a> {
-    id: Option<&'a str>,
-    method: std::borrow::Cow<'a, str>,
-    params: Option<&'a str>,
-}
-
-#[derive(Deserialize)]
-struct Members<'a> {
-    #[serde(borrow)]
-    jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<&'a RawValue>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-}
-
-/// Keeps a `null` apart from nothing at all.
-fn present<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(reader).map(Some)
-}
-
-impl<'a> Envelope<'a> {
-    /// Reads an envelope; an error comes with the id, where one could be read.
-    fn read(body: &'a [u8]) -> Result<Self, (Option<&'a [u8]>, Error)> {
-        let members: Members<'a> = match body.trim_ascii_start().first() {
-            Some(b'{') => serde_json::from_slice(body).map_err(|error| (None, not_an_envelope(&error)))?,
-            _ => return Err((None, not_an_object(body))),
-        };
-        let id = match members.id.map(RawValue::get) {
-            Some(id) if !is_id(id) => {
-                return Err((None, invalid("id must be a string or a number, of at most 4096 bytes")));
-            }
-            id => id,
-        };
-        let refuse = |problem| Err((id.map(str::as_bytes), invalid(problem)));
-        if members.jsonrpc.and_then(string).as_deref() != Some("2.0") {
-            return refuse("jsonrpc must be \"2.0\"");
-        }
-        match members.method.and_then(string) {
-            Some(method) => Ok(Self { id, method, params: members.params.map(RawValue::get) }),
-            None => refuse("method must be a string"),
-        }
-    }
-}
-
-fn is_id(raw: &str) -> bool {
-    raw.len() <= MAX_ID && (raw == "null" || raw.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()))
-}
-
-fn string(raw: &RawValue) -> Option<std::borrow::Cow<'_, str>> {
-    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') {
-        serde_json::from_str(raw.get()).ok().map(std::borrow::Cow::Owned)
-    } else {
-        Some(inner.into())
-    }
-}
-
-fn invalid(problem: &'static str) -> Error {
-    Error::new(&kinds::INVALID_REQUEST, problem)
-}
-
-fn not_an_envelope(error: &serde_json::Error) -> Error {
-    if error.is_data() {
-        Error::new(&kinds::INVALID_REQUEST, format!("not a JSON-RPC request: {error}"))
-    } else {
-        Error::new(&kinds::PARSE_ERROR, format!("not JSON: {error}"))
-    }
-}
-
-fn not_an_object(body: &[u8]) -> Error {
-    match serde_json::from_slice::<&RawValue>(body) {
-        Err(error) => Error::new(&kinds::PARSE_ERROR, format!("not JSON: {error}")),
-        Ok(raw) if raw.get().starts_with('[') => invalid("batches are not supported; send one request at a time"),
-        Ok(_) => invalid("a request must be an object"),
     }
 }
 
