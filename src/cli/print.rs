@@ -81,10 +81,15 @@ impl Printer {
             self.task = Some(task.id.clone());
             self.note(&format!("task {} (context {})", task.id, task.context_id))?;
         }
+        // While it runs the text goes on, so that nothing comes behind it; else the state is the end.
+        let running = task.status.as_ref().is_some_and(|s| is_running(s.state()));
+        if running {
+            self.status(task.status.as_ref())?;
+        }
         for artifact in &task.artifacts {
             self.artifact(artifact, false)?;
         }
-        self.status(task.status.as_ref())
+        if running { Ok(()) } else { self.status(task.status.as_ref()) }
     }
 
     /// Ends the output; tells what the last state means.
@@ -110,7 +115,7 @@ impl Printer {
         let state = status.state();
         let changed = self.state.replace(state) != Some(state);
         let name = parts::state_name(state);
-        if changed && !matches!(state, TaskState::Submitted | TaskState::Working) {
+        if changed && !is_running(state) {
             // No more content comes now, so the line is whole.
             self.end_line()?;
         }
@@ -184,6 +189,10 @@ impl Printer {
         let _ = writeln!(self.notes, "{text}");
         Ok(())
     }
+}
+
+fn is_running(state: TaskState) -> bool {
+    matches!(state, TaskState::Submitted | TaskState::Working)
 }
 
 /// Whether the status message of this state is what the agent has to say, and not how it is getting on.

@@ -4,5 +4,6 @@
 mod calls;
 mod commands;
 mod follow;
+mod others;
 mod peer;
 mod server;
