@@ -20,7 +20,7 @@ use crate::meter::{CallCount, Meter};
 use crate::proto_json::Validate;
 
 /// The target of the line that every admitted call gets, and of the span that says which call another line belongs to.
-pub const ACCESS: &str = "tricord::access";
+pub const ACCESS: &str = "access";
 
 /// Says who calls, from the headers alone, before anything else of a request is read.
 pub trait Door: Send + Sync + 'static {

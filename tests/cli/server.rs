@@ -157,7 +157,7 @@ fn calls_are_logged_where_that_is_wanted() {
         server.child.wait().unwrap();
         let log = std::fs::read_to_string(dir.path().join("stderr")).unwrap();
         let log: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let calls: Vec<_> = log.iter().filter(|line| line["target"] == "tricord::access").collect();
+        let calls: Vec<_> = log.iter().filter(|line| line["target"] == "access").collect();
         assert_eq!(calls.len(), lines, "{log:?}");
         if let [sent, got] = calls.as_slice() {
             assert_eq!((&sent["span"]["rpc"], &sent["span"]["wire"]), (&"SendMessage".into(), &"grpc".into()));
