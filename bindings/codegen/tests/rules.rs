@@ -182,3 +182,24 @@ fn rpcs_that_a_wire_cannot_carry_are_refused() {
         get("get: \"/a\" additional_bindings { get: \"/b\" additional_bindings { get: \"/c\" } }").unwrap_err();
     assert_eq!(nested, "Get: additional_bindings inside additional_bindings");
 }
+
+#[test]
+fn messages_that_have_no_json_or_no_validator_fail_the_build_and_are_named() {
+    let cases = [
+        ("message Bad { double size = 1; }", "small.v1.Bad.size: a float field"),
+        ("message Bad { map<int32, string> names = 1; }", "small.v1.Bad.names: a map whose keys are not strings"),
+        (
+            "message Bad { Inner inner = 1; } message Inner { repeated Bad bad = 1; }",
+            "a message that can contain itself",
+        ),
+        (
+            "enum Kind { KIND_UNSPECIFIED = 0; } message Bad { string tenant = 1; repeated Kind kinds = 2; }",
+            "small.v1.Bad.kinds: a repeated or optional enum in a request",
+        ),
+    ];
+    for (messages, problem) in cases {
+        let request = if messages.contains("tenant") { "Bad" } else { "Get" };
+        let error = generated(messages, &rpc("Get", request, "post: \"/parts\" body: \"*\"")).unwrap_err();
+        assert!(error.contains(problem), "{messages}\n  {error}");
+    }
+}
