@@ -215,6 +215,10 @@ impl Engine {
         if self.0.draining.load(Ordering::Acquire) {
             return Err(EngineError::Draining);
         }
+        self.refuse_if_failing()
+    }
+
+    fn refuse_if_failing(&self) -> Result<(), EngineError> {
         match *self.0.health.borrow() {
             Health::Ok => Ok(()),
             Health::Failing { .. } => Err(EngineError::StoreUnavailable),

@@ -47,7 +47,7 @@ pub(super) fn begin(cell: &Arc<TaskCell>, inner: &mut Inner, start: RunStart, pe
     let host = Arc::new(RunHost { cell: Arc::clone(cell), number: inner.runs });
     let running = cell.spec.agent.run(Cx::new(host, Arc::clone(&turn)));
     let create_at = may_reply.then(|| Box::pin(tokio::time::sleep(CREATE_AFTER)));
-    RunTask { cell: Arc::clone(cell), number: inner.runs, turn, running, create_at, _permit: permit }
+    RunTask { cell: Arc::clone(cell), number: inner.runs, turn, running, create_at, permit: Some(permit) }
 }
 
 /// Spawns a run that [`begin`] made, and leaves the handle that can cut it off with the cell.
@@ -100,7 +100,8 @@ pub(super) struct RunTask {
     turn: Arc<Turn>,
     running: Running,
     create_at: Option<Pin<Box<Sleep>>>,
-    _permit: Permit,
+    /// `None` only while it is being dropped.
+    permit: Option<Permit>,
 }
 
 /// How a run ended.
@@ -231,6 +232,8 @@ enum Next {
 
 impl Drop for RunTask {
     fn drop(&mut self) {
+        // Given back first: whoever is woken counts the runs that are left.
+        drop(self.permit.take());
         self.cell.shared.settled.notify_waiters();
     }
 }
