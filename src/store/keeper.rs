@@ -21,7 +21,7 @@ pub(super) struct Keeper {
 }
 
 #[derive(Default)]
-struct Shared {
+pub(super) struct Shared {
     written: AtomicU64,
     stop: AtomicBool,
 }
@@ -96,7 +96,7 @@ fn empty_wal(store: &Store, shared: &Shared) {
 }
 
 /// Deletes what is too old, in steps that other commits do not notice.
-fn prune(store: &Store, shared: &Shared) {
+pub(super) fn prune(store: &Store, shared: &Shared) {
     let now_us = now_us();
     let mut done = prune_records(store, shared, now_us);
     if let Some(keep) = store.0.keep_finished {

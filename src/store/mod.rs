@@ -223,6 +223,8 @@ trait Index: Send + Sync {
     fn finished(&self, after: TaskPk, before_us: i64) -> Result<Vec<TaskPk>, StoreError>;
     /// Moves what was written from the write-ahead log to its place.
     fn checkpoint_wal(&self) -> Result<(), StoreError>;
+    /// Closes what is idle, and leaves everything in its place, once the writer is gone.
+    fn tidy(&self) -> Result<(), StoreError>;
     /// How a list is read, in the backend's words.
     #[cfg(test)]
     fn list_plan(&self, query: &ListQuery) -> Result<String, StoreError>;

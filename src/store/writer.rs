@@ -206,6 +206,10 @@ impl<P: Pending> Work<P> {
         }
         self.queue().close();
         keeper.stop();
+        drop(log);
+        if let Err(error) = self.store.0.index.tidy() {
+            tracing::warn!(%error, "the write-ahead log stays beside the store");
+        }
     }
 
     fn queue(&self) -> &Queue {

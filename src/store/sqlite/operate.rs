@@ -84,7 +84,7 @@ pub fn check(url: &StoreUrl) -> Result<CheckReport, OpenError> {
     Ok(report)
 }
 
-/// Copies the store as it is at one moment to a new file.
+/// Copies the store as it is at one moment to a new file. A server that runs goes on; its write-ahead log grows meanwhile.
 ///
 /// # Errors
 ///

@@ -99,6 +99,12 @@ impl Index for Reads {
         self.with(|conn| conn.prepare_cached(&sql)?.query_map(params_from_iter(values), task_row)?.collect())
     }
 
+    fn tidy(&self) -> Result<(), StoreError> {
+        lock(&self.pool).clear();
+        // The last connection to close takes the write-ahead log away, if it may write.
+        self.checkpoint_wal()
+    }
+
     #[cfg(test)]
     fn list_plan(&self, query: &ListQuery) -> Result<String, StoreError> {
         let (sql, values) = list(query);

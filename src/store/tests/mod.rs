@@ -52,11 +52,17 @@ impl Open {
     fn write(&mut self, appends: impl IntoIterator<Item = Append>) -> Vec<Result<u64, String>> {
         let items: Vec<_> = appends.into_iter().map(|a| Item::new(vec![a])).collect();
         self.writer.push_all(items.iter().cloned());
+        let ours = |item: &Arc<Item>| items.iter().any(|other| Arc::ptr_eq(item, other));
         let mut results = Vec::new();
         while results.len() < items.len() {
             match self.commits.blocking_recv().expect("the writer answers") {
-                Commit::Done(done) => results.extend(done.into_iter().map(|(_, r)| r.map_err(|e| e.to_string()))),
-                Commit::Failed(items, why) => results.extend(items.iter().map(|_| Err(why.to_string()))),
+                Commit::Done(done) => {
+                    let done = done.into_iter().filter(|(item, _)| ours(item));
+                    results.extend(done.map(|(_, result)| result.map_err(|e| e.to_string())));
+                }
+                Commit::Failed(failed, why) => {
+                    results.extend(failed.iter().filter(|item| ours(item)).map(|_| Err(why.to_string())));
+                }
             }
         }
         results
@@ -320,13 +326,16 @@ fn an_item_with_nothing_left_is_passed_over() {
 }
 
 #[test]
-fn closing_writes_what_was_pushed() {
-    let (_dir, url) = place();
+fn closing_writes_what_was_pushed_into_one_file() {
+    let (dir, url) = place();
     let open = Open::at(url.clone());
     for _ in 0..100 {
         open.writer.push(Item::new(vec![new_task(&open.store, "ann", "c", TaskState::Completed, 1)]));
     }
+    open.store.total(&everything("ann")).unwrap();
     open.close();
+    let files: Vec<_> = dir.path().read_dir().unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(files.iter().all(|name| name == "tricord.db" || name == "tricord.db.lock"), "{files:?}");
     let again = Open::at(url);
     assert_eq!(again.store.total(&everything("ann")).unwrap(), 100);
 }

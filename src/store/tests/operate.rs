@@ -38,35 +38,29 @@ fn a_covered_log_goes_an_hour_after_the_end() {
 
 #[test]
 fn finished_tasks_go_with_all_that_is_theirs() {
-    let (dir, url) = place();
-    let mut open = Open::at(url.clone());
+    let (_dir, url) = place();
+    let keep_finished = Some(Duration::from_secs(30 * 24 * 3600));
+    let mut open = Open::with(&Options { url: url.clone(), keep_finished });
+    let now = now_us();
     let task = |state, created_us, status_us| {
         let mut append = new_task(&open.store, "ann", "c", state, status_us);
         append.new.as_mut().unwrap().created_us = created_us;
         append
     };
+    let month_ago = now - 31 * DAY_US;
     let mut kept = vec![
-        task(TaskState::InputRequired, 1, 1),
-        task(TaskState::Working, 1, 1),
-        task(TaskState::Completed, 1, 31 * DAY_US),
+        task(TaskState::InputRequired, month_ago, month_ago),
+        task(TaskState::Working, month_ago, month_ago),
+        // Made long ago, ended not so long ago.
+        task(TaskState::Completed, month_ago, now - 29 * DAY_US),
     ];
-    let mut gone: Vec<_> = (0..130).map(|n| task(TaskState::Completed, 2 + n, 2 + n)).collect();
+    let mut gone: Vec<_> = (0..130).map(|n| task(TaskState::Completed, month_ago + n, month_ago + n)).collect();
     gone[5].row.as_mut().unwrap().state = TaskState::Canceled;
     gone[7].checkpoint = Some(checkpoint(2, TaskState::Completed));
-    kept.push(task(TaskState::Completed, 40 * DAY_US, 40 * DAY_US));
+    kept.push(task(TaskState::Completed, now, now));
     open.write(kept.iter().chain(&gone).cloned());
 
-    let before_us = 30 * DAY_US;
-    let mut after = 0;
-    let mut steps = 0;
-    loop {
-        let tasks = open.store.0.index.finished(after, before_us).unwrap();
-        let Some(last) = tasks.last() else { break };
-        assert!(tasks.len() <= PRUNE_STEP as usize);
-        (after, steps) = (*last, steps + 1);
-        open.store.0.queue.ask_blocking(Job::Delete { tasks, before_us }).unwrap();
-    }
-    assert_eq!(steps, 3);
+    keeper::prune(&open.store, &keeper::Shared::default());
     for append in &gone {
         assert_eq!(open.store.find_any(id(append)).unwrap(), None);
         assert_eq!(open.store.log(append.pk, 0).unwrap(), LogRead { checkpoint: None, batches: vec![] });
@@ -76,11 +70,20 @@ fn finished_tasks_go_with_all_that_is_theirs() {
     }
     assert_eq!(open.store.total(&everything("ann")).unwrap(), 4);
     // One that came to life since it was chosen stays.
-    open.store.0.queue.ask_blocking(Job::Delete { tasks: vec![kept[1].pk], before_us }).unwrap();
+    open.store.0.queue.ask_blocking(Job::Delete { tasks: vec![kept[1].pk], before_us: now }).unwrap();
     assert!(open.store.find_any(id(&kept[1])).unwrap().is_some());
     open.close();
     assert_eq!(check(&url).unwrap().problems, Vec::<String>::new());
-    drop(dir);
+}
+
+#[test]
+fn a_task_that_just_ended_is_kept_for_its_streams_however_little_is_kept() {
+    let mut open = Open::with(&Options { url: StoreUrl::Memory, keep_finished: Some(Duration::ZERO) });
+    let now = now_us();
+    let made = [new_task(&open.store, "ann", "c", TaskState::Completed, now - HOUR_US / 2)];
+    open.write(made);
+    keeper::prune(&open.store, &keeper::Shared::default());
+    assert_eq!(open.store.total(&everything("ann")).unwrap(), 1);
 }
 
 #[test]
@@ -125,13 +128,14 @@ fn a_copy_is_made_while_the_store_is_written() {
     let mut open = Open::at(url.clone());
     let to = dir.path().join("copy.db");
     let copied = std::thread::scope(|scope| {
-        let copy = scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(20));
-            backup(&url, &to)
-        });
-        while !copy.is_finished() {
+        let mut write = || {
             let appends: Vec<_> = (0..10).map(|_| new_task(&open.store, "ann", "c", TaskState::Completed, 1)).collect();
-            open.write(appends);
+            assert!(open.write(appends).iter().all(Result::is_ok));
+        };
+        (0..20).for_each(|_| write());
+        let copy = scope.spawn(|| backup(&url, &to));
+        while !copy.is_finished() {
+            write();
         }
         copy.join().unwrap()
     });
@@ -142,7 +146,7 @@ fn a_copy_is_made_while_the_store_is_written() {
     let copy = StoreUrl::Sqlite(to);
     let report = check(&copy).unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
-    assert!(report.tasks > 0 && report.tasks.is_multiple_of(10), "half a commit was copied: {report:?}");
+    assert!(report.tasks >= 200 && report.tasks.is_multiple_of(10), "half a commit was copied: {report:?}");
     let generation = restored(&copy).unwrap();
     assert_ne!(generation, open.store.generation());
     let opened = Store::open(&Options::new(copy)).unwrap();
