@@ -13,7 +13,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("schema", &[]),
     ("protocol", &["schema"]),
     ("task", &["schema", "protocol"]),
-    ("config", &["protocol", "schema"]),
+    ("config", &["store", "protocol", "schema"]),
     ("auth", &["config", "protocol"]),
     ("telemetry", &["config"]),
     ("client", &["schema", "protocol"]),
@@ -233,7 +233,7 @@ fn read(root: &Path, base: &Path, path: &Path) -> Source {
 
 /// Tests stand at a file's end. A `//` after a quote is taken for part of a string, such as a URL.
 fn without_tests_and_comments(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     let code = text[..end].lines().map(|line| match line.find("//") {
         Some(at) if !line[..at].contains('"') => &line[..at],
         _ => line,
