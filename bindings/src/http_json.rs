@@ -180,6 +180,12 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
     }
 }
 
+/// Answers a request that is not for the service with an error, as the service would.
+pub fn refuse<S: Send + Sync + 'static>(host: &Host<S>, headers: &HeaderMap, error: &Error) -> Response<Body> {
+    host.count_refused(Wire::HttpJson, error);
+    error_out(host.protocol, answer_type(host.protocol, headers), error)
+}
+
 type Received = (Principal, &'static str, Bytes, Option<Held>);
 
 async fn read<S, B>(host: &Host<S>, head: &Parts, body: &mut B) -> Result<Received, Error>

@@ -228,14 +228,14 @@ type Answer = Result<Response<Body>, Error>;
 struct Exchange(Arc<Mutex<Stage>>);
 
 enum Stage {
-    Asked(Box<Asked>),
+    Asked(Asked),
     Taken,
     Answered(Answer),
 }
 
 impl Exchange {
     fn new(asked: Asked) -> Self {
-        Self(Arc::new(Mutex::new(Stage::Asked(Box::new(asked)))))
+        Self(Arc::new(Mutex::new(Stage::Asked(asked))))
     }
 
     fn swap(&self, stage: Stage) -> Stage {
@@ -244,7 +244,7 @@ impl Exchange {
 
     fn take(&self) -> Option<Asked> {
         match self.swap(Stage::Taken) {
-            Stage::Asked(asked) => Some(*asked),
+            Stage::Asked(asked) => Some(asked),
             _ => None,
         }
     }

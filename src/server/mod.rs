@@ -19,9 +19,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tricord_bindings::body::BoxError;
+use tricord_bindings::error::kinds;
+use tricord_bindings::http_json::refuse;
 use tricord_bindings::jsonrpc::JsonRpc;
 use tricord_bindings::server::{ConnectionLimits, Drain, Handler, Port};
-use tricord_bindings::{Body, CallCount, Door, Host, Protocol, Settings};
+use tricord_bindings::{Body, CallCount, Door, Error, Host, Protocol, Settings};
 
 use crate::protocol::PROTOCOL;
 use crate::schema::{A2aService, grpc, http_json, jsonrpc, service};
@@ -220,6 +222,7 @@ impl<S: A2aService> Server<S> {
         if is_head { without_body(response) } else { response }
     }
 
+    /// The wires whose futures are large are boxed: a connection holds one future for whatever comes, and moves it.
     async fn dispatch<B>(&self, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
@@ -228,9 +231,9 @@ impl<S: A2aService> Server<S> {
         let Inner { host, jsonrpc, aside, base_path, cards, ready, drain, .. } = &*self.0;
         if is_grpc(&request) {
             if request.uri().path().starts_with(grpc::PREFIX) {
-                return grpc::serve(host, request).await;
+                return Box::pin(grpc::serve(host, request)).await;
             }
-            return aside.serve(request).await;
+            return Box::pin(aside.serve(request)).await;
         }
         let (head, body) = request.into_parts();
         let path = head.uri.path();
@@ -239,15 +242,25 @@ impl<S: A2aService> Server<S> {
             Place::Live => routes::probe(&head.method, true),
             Place::Ready => routes::probe(&head.method, *ready.borrow() && !drain.has_begun()),
             Place::OpenApi => routes::openapi(&head.method),
-            Place::Card(agent) => routes::card(&head.method, &head.headers, cards(agent.as_deref()).as_deref()),
+            Place::Card(agent) => match cards(agent.as_deref()) {
+                Some(card) => routes::card(&head.method, &head.headers, &card),
+                None => {
+                    let error = Error::new(&kinds::METHOD_NOT_FOUND, "no agent of this name is served here");
+                    refuse(host, &head.headers, &error)
+                }
+            },
             Place::JsonRpc(agent) if head.method == Method::POST => {
                 let agent = agent.map(|agent| agent.into_owned());
                 jsonrpc.serve(head, body, agent.as_deref()).await
             }
-            Place::JsonRpc(_) | Place::Schema => {
+            Place::JsonRpc(_) => {
+                let error = Error::new(&kinds::METHOD_NOT_ALLOWED, "this is a JSON-RPC endpoint: it answers POST");
+                refuse(host, &head.headers, &error.with_allow("POST"))
+            }
+            Place::Schema => {
                 // A path that is not below the base path has no rule either.
                 let skip = if below.is_some() { base_path.len() } else { path.len() };
-                http_json::serve(host, head, body, skip).await
+                Box::pin(http_json::serve(host, head, body, skip)).await
             }
         }
     }

@@ -56,10 +56,16 @@ impl<'a> Place<'a> {
             ["openapi.json"] => Place::OpenApi,
             [".well-known", "agent-card.json"] => Place::Card(None),
             [agent, ".well-known", "agent-card.json"] => Place::Card(Some((*agent).to_owned().into())),
-            [agent] if !WORDS.contains(agent) => Place::JsonRpc(Some((*agent).to_owned().into())),
+            [agent] if is_name(agent) => Place::JsonRpc(Some((*agent).to_owned().into())),
             _ => Place::Schema,
         }
     }
+}
+
+/// Whether an agent could be called so: a word of the schema's own paths, or a mistyped action, is no agent.
+fn is_name(segment: &str) -> bool {
+    let is_plain = segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    is_plain && !WORDS.contains(&segment)
 }
 
 /// Answers a probe.
@@ -84,12 +90,7 @@ pub(super) fn openapi(method: &Method) -> Response<Body> {
 }
 
 /// Answers with a card, or with the news that it has not changed.
-pub(super) fn card(method: &Method, headers: &HeaderMap, card: Option<&CardDocument>) -> Response<Body> {
-    let Some(card) = card else {
-        let mut response = Response::new(Body::from("no such agent\n"));
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        return response;
-    };
+pub(super) fn card(method: &Method, headers: &HeaderMap, card: &CardDocument) -> Response<Body> {
     read_only(method, || {
         let mut response = Response::new(Body::empty());
         if is_known(headers, &card.etag) {
@@ -154,9 +155,15 @@ mod tests {
 
     #[test]
     fn paths_of_the_schema_are_left_to_it() {
-        for path in
-            ["/base/tasks", "/base/message:send", "/base/extendedAgentCard", "/base/a/tasks", "/base/a/b", "/other"]
-        {
+        for path in [
+            "/base/tasks",
+            "/base/message:send",
+            "/base/extendedAgentCard",
+            "/base/message:nope",
+            "/base/a/tasks",
+            "/base/a/b",
+            "/other",
+        ] {
             assert_eq!(place(path), Place::Schema, "{path}");
         }
     }

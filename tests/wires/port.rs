@@ -94,6 +94,14 @@ async fn a_peer_that_does_not_finish_its_headers_is_cut_off() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let running = start_with(limited(|limits| limits.headers = SHORT)).await;
+    let mut stream = say(&running, LIVE).await;
+    until(&mut stream, "ok\n").await;
+    assert_eq!(rest(&mut stream).await, "");
+}
+
+#[tokio::test]
 async fn what_is_not_http_is_refused_and_others_are_served() {
     let running = start().await;
     let long = format!("GET /livez HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "x".repeat(100_000));
@@ -347,7 +355,8 @@ async fn cards_are_sent_once_and_then_known() {
         assert_eq!(running.http("HEAD", path, &[], "").await.status, 200);
         assert_eq!(running.http("POST", path, &[], "{}").await.status, 405);
     }
-    assert_eq!(running.http("GET", "/t9/.well-known/agent-card.json", &[], "").await.status, 404);
+    let answer = running.http("GET", "/t9/.well-known/agent-card.json", &[], "").await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["error"]["code"]), (404, &serde_json::json!(404)));
 }
 
 #[tokio::test]

@@ -181,8 +181,11 @@ async fn no_other_verb_or_path_reaches_anything() {
             assert_eq!(allow, *allowed, "{verb} {path}");
         }
     }
+    for (path, verb) in [("/", "GET"), ("/t1", "GET"), ("/t1/", "DELETE")] {
+        let answer = running.http(verb, path, &[], "").await;
+        assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, "POST"), "{verb} {path}");
+    }
     let unknown = [
-        "/nope",
         "/t1/nope",
         "/tasks/x/y",
         "/tasks/x/pushNotificationConfigs/c/d",
@@ -215,7 +218,7 @@ async fn calls_are_counted_by_rpc_wire_and_outcome() {
     running.rpc("Nope", json!({})).await;
     running.http("GET", "/tasks/x", &[], "").await;
     running.http("GET", "/tasks/x:subscribe", &[("a2a-version", "9.0")], "").await;
-    running.http("GET", "/nope", &[], "").await;
+    running.http("GET", "/t1/nope", &[], "").await;
     running.grpc_bytes(&grpc_path("SubscribeToTask"), &[], framed(&protobuf("SubscribeToTask"))).await;
     running.grpc_bytes(&grpc_path("GetTask"), &[], framed(b"")).await;
     let counts: Vec<_> = running.server.call_counts().into_iter().map(|c| (c.rpc, c.wire, c.code, c.count)).collect();

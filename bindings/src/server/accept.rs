@@ -153,3 +153,23 @@ impl Patience {
         tokio::time::sleep(self.0).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_grows_to_a_second_and_is_not_for_peers_that_left() {
+        let mut patience = Patience::default();
+        let begun = Instant::now();
+        patience.after(&io::ErrorKind::ConnectionAborted.into()).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            let begun = Instant::now();
+            patience.after(&io::Error::other("too many open files")).await;
+            waits.push(begun.elapsed().as_millis());
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+    }
+}
