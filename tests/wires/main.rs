@@ -3,6 +3,7 @@
 mod grpc;
 mod http_json;
 mod jsonrpc;
+mod parity;
 mod port;
 mod reach;
 mod streams;
