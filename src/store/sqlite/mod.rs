@@ -1,5 +1,6 @@
 //! The store in one SQLite file: opening it, its schema, its connections.
 
+mod claim;
 mod operate;
 mod prune;
 mod read;

@@ -1,12 +1,10 @@
 //! Writing: a batch of appends and jobs as one transaction.
 
-use super::super::claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs, KEEP_CLAIM};
 use super::super::writer::lock;
 use super::super::{
     Append, AppendError, Committed, Done, Job, KEEP_TAIL, Log, MAX_SEQ, NewTask, PRUNE_STEP, Row, StoreError, TaskPk,
-    now_us,
 };
-use super::{log_key, prune, store_error, writer};
+use super::{claim, log_key, prune, store_error, writer};
 use crate::schema::TaskState;
 use ring::digest;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
@@ -339,9 +337,13 @@ impl Writes {
 
     fn job(&mut self, job: &Job, deltas: &mut Deltas) -> Result<Done, Fault> {
         match job {
-            Job::Claim(claim) => Ok(Done::Claimed(self.claim(claim)?)),
+            Job::Claim(claim) => {
+                let scope = self.scope(&claim.key.agent, &claim.key.owner)?;
+                Ok(Done::Claimed(claim::take(&self.conn, scope, self.epoch, claim)?))
+            }
             Job::EndClaim(key, end) => {
-                self.end_claim(key, end)?;
+                let scope = self.scope(&key.agent, &key.owner)?;
+                claim::end(&self.conn, scope, key, end)?;
                 Ok(Done::Ended)
             }
             Job::Prune { now_us } => {
@@ -362,55 +364,6 @@ impl Writes {
                 Ok(Done::Ended)
             }
         }
-    }
-
-    fn claim(&mut self, claim: &Claim) -> Result<Claimed, Fault> {
-        let now = now_us();
-        let scope = self.scope(&claim.key.agent, &claim.key.owner)?;
-        let found = self
-            .conn
-            .prepare_cached(
-                "SELECT hash, task, state, message, created_us, epoch,
-                        EXISTS (SELECT 1 FROM task t WHERE t.id = claim.task)
-                 FROM claim WHERE scope = ?1 AND key = ?2",
-            )?
-            .query_row((scope, &claim.key.key), |row| {
-                let state = match row.get(2)? {
-                    2 => ClaimedAs::Message(row.get(3)?),
-                    _ if row.get(6)? => ClaimedAs::Task,
-                    _ => ClaimedAs::Open,
-                };
-                let existing = Claimed::Existing { hash: row.get(0)?, task: Uuid::from_bytes(row.get(1)?), state };
-                // An open one of a process that is gone has nobody who would end it; one whose task was deleted since
-                // has nothing to answer with.
-                let dead = matches!(&existing, Claimed::Existing { state: ClaimedAs::Open, .. })
-                    && (row.get::<_, i32>(2)? == 1 || row.get::<_, i64>(5)? as u64 != self.epoch);
-                let old = row.get::<_, i64>(4)? <= now - KEEP_CLAIM.as_micros() as i64;
-                Ok((!dead && !old).then_some(existing))
-            })
-            .optional()?;
-        if let Some(Some(existing)) = found {
-            return Ok(existing);
-        }
-        self.conn
-            .prepare_cached("INSERT OR REPLACE INTO claim VALUES (?1, ?2, ?3, ?4, 0, NULL, ?5, ?6)")?
-            .execute((scope, &claim.key.key, claim.hash, claim.reserve.as_bytes(), now, self.epoch as i64))?;
-        Ok(Claimed::New)
-    }
-
-    fn end_claim(&mut self, key: &ClaimKey, end: &ClaimEnd) -> Result<(), Fault> {
-        let scope = self.scope(&key.agent, &key.owner)?;
-        match end {
-            ClaimEnd::Message(message) => self
-                .conn
-                .prepare_cached("UPDATE claim SET state = 2, message = ?3 WHERE scope = ?1 AND key = ?2")?
-                .execute((scope, &key.key, message))?,
-            ClaimEnd::Release => self
-                .conn
-                .prepare_cached("DELETE FROM claim WHERE scope = ?1 AND key = ?2 AND state = 0")?
-                .execute((scope, &key.key))?,
-        };
-        Ok(())
     }
 }
 

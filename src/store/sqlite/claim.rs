@@ -1,0 +1,57 @@
+//! Claims of idempotency keys, as part of the writer's transaction.
+
+use super::super::claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs, KEEP_CLAIM};
+use super::super::now_us;
+use rusqlite::{Connection, OptionalExtension};
+use uuid::Uuid;
+
+/// Takes a key for a claim, or says who has it.
+pub(super) fn take(conn: &Connection, scope: i64, epoch: u64, claim: &Claim) -> rusqlite::Result<Claimed> {
+    let now = now_us();
+    let found = conn
+        .prepare_cached(
+            "SELECT hash, task, state, message, created_us, epoch,
+                    EXISTS (SELECT 1 FROM task t WHERE t.id = claim.task)
+             FROM claim WHERE scope = ?1 AND key = ?2",
+        )?
+        .query_row((scope, &claim.key.key), |row| {
+            let state = match row.get(2)? {
+                2 => ClaimedAs::Message(row.get(3)?),
+                _ if row.get(6)? => ClaimedAs::Task,
+                _ => ClaimedAs::Open,
+            };
+            let existing = Claimed::Existing { hash: row.get(0)?, task: Uuid::from_bytes(row.get(1)?), state };
+            // An open one of a process that is gone has nobody who would end it; one whose task was deleted since
+            // has nothing to answer with.
+            let dead = matches!(&existing, Claimed::Existing { state: ClaimedAs::Open, .. })
+                && (row.get::<_, i32>(2)? == 1 || row.get::<_, i64>(5)? as u64 != epoch);
+            let old = row.get::<_, i64>(4)? <= now - KEEP_CLAIM.as_micros() as i64;
+            Ok((!dead && !old).then_some(existing))
+        })
+        .optional()?;
+    if let Some(Some(existing)) = found {
+        return Ok(existing);
+    }
+    conn.prepare_cached("INSERT OR REPLACE INTO claim VALUES (?1, ?2, ?3, ?4, 0, NULL, ?5, ?6)")?.execute((
+        scope,
+        &claim.key.key,
+        claim.hash,
+        claim.reserve.as_bytes(),
+        now,
+        epoch as i64,
+    ))?;
+    Ok(Claimed::New)
+}
+
+/// Ends the claim of a key.
+pub(super) fn end(conn: &Connection, scope: i64, key: &ClaimKey, end: &ClaimEnd) -> rusqlite::Result<()> {
+    match end {
+        ClaimEnd::Message(message) => conn
+            .prepare_cached("UPDATE claim SET state = 2, message = ?3 WHERE scope = ?1 AND key = ?2")?
+            .execute((scope, &key.key, message))?,
+        ClaimEnd::Release => conn
+            .prepare_cached("DELETE FROM claim WHERE scope = ?1 AND key = ?2 AND state = 0")?
+            .execute((scope, &key.key))?,
+    };
+    Ok(())
+}
