@@ -1,10 +1,10 @@
 //! What the wires need of request messages: their scope, and their fields out of a query string.
 
-use heck::ToSnakeCase;
 use proc_macro2::TokenStream;
 use prost_reflect::{Cardinality, FieldDescriptor, Kind};
 use quote::quote;
 
+use crate::messages::field_ident;
 use crate::model::{Rpc, Service, ident, refuse};
 use crate::{Config, Error};
 
@@ -39,7 +39,7 @@ pub fn generate(service: &Service, config: &Config) -> Result<TokenStream, Error
 fn request(rpc: &Rpc, config: &Config) -> TokenStream {
     let name = &config.scope_field;
     let (Some(field), input) = (rpc.input.get_field_by_name(name), &rpc.input_type) else { return TokenStream::new() };
-    let (json, number, member) = (field.json_name(), field.number(), member(&field));
+    let (json, number, member) = (field.json_name(), field.number(), field_ident(&field));
     quote! {
         impl Request for #input {
             const SCOPE: Scope = Scope { json: #json, name: #name, number: #number };
@@ -72,7 +72,7 @@ fn from_query(rpc: &Rpc) -> Result<TokenStream, Error> {
 }
 
 fn arm(rpc: &Rpc, field: &FieldDescriptor, index: usize) -> Result<TokenStream, Error> {
-    let (json, name, member) = (field.json_name(), field.name(), member(field));
+    let (json, name, member) = (field.json_name(), field.name(), field_ident(field));
     let value = value(rpc, field)?;
     let assign = if field.is_list() {
         quote!(self.#member.push(#value); Ok(Set::Added))
@@ -129,8 +129,4 @@ fn value(rpc: &Rpc, field: &FieldDescriptor) -> Result<TokenStream, Error> {
         Kind::Message(_) => return cannot("the message"),
         Kind::Bytes => return cannot("the bytes field"),
     })
-}
-
-fn member(field: &FieldDescriptor) -> proc_macro2::Ident {
-    ident(&field.name().to_snake_case())
 }
