@@ -2,7 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[allow(dead_code, reason = "shared by all modules")]
+mod raw;
 #[allow(unreachable_pub, dead_code, reason = "shared with the crash test")]
 mod support;
 
+mod bodies;
+mod errors;
+mod json_forms;
+mod jsonrpc;
+mod messages;
+mod order;
 mod tasks;
+mod versions;

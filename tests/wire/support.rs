@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 use tricord::client::{Binding, Client, Settings};
@@ -26,10 +27,17 @@ name = "other"
 kind = "echo"
 "#;
 
+/// Starts a server beside a shell that kills it, and clears up, as soon as the test process is gone.
+const WATCHED: &str = r#""$@" </dev/null & server=$!; cat >/dev/null; kill -9 $server; rm -rf "$TMPDIR""#;
+/// Starts a server to which a file that may not grow is an error and no deadly signal.
+const BOUNDED: &str = r#"trap '' XFSZ; exec "$@""#;
+
 /// A running server; it is killed when dropped.
 pub struct Server {
     child: Child,
     config: String,
+    /// A script for the shell that starts it; empty for none.
+    shell: &'static str,
     /// Where it is reached.
     pub url: String,
     /// Where its operators reach it.
@@ -40,10 +48,14 @@ pub struct Server {
 impl Server {
     /// Starts a server with these agents (and whatever else of a configuration file) and a store on disk.
     pub fn start(config: &str) -> Self {
+        Self::start_by("", config)
+    }
+
+    fn start_by(shell: &'static str, config: &str) -> Self {
         let dir = TempDir::new().unwrap();
         let config = format!("{config}\n[admin]\nlisten = \"127.0.0.1:0\"\n");
-        let (child, url, admin) = launch(dir.path(), &config);
-        Self { child, config, url, admin, dir }
+        let (child, url, admin) = launch(shell, dir.path(), &config);
+        Self { child, config, shell, url, admin, dir }
     }
 
     /// Starts one with [`TWO_AGENTS`].
@@ -51,10 +63,42 @@ impl Server {
         Self::start(TWO_AGENTS)
     }
 
+    /// One with [`TWO_AGENTS`] that survives limits on the size of its files.
+    pub fn bounded() -> Self {
+        Self::start_by(BOUNDED, TWO_AGENTS)
+    }
+
+    /// The one with [`TWO_AGENTS`] that all tests share to which it does not matter what others do there.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start_by(WATCHED, &format!("{TWO_AGENTS}\n[store]\nurl = \"memory:\"")))
+    }
+
+    /// Its directory, where its configuration and store are.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Kills it, without a warning, and starts it again on the same store.
     pub fn kill_and_restart(&mut self) {
         self.kill();
-        (self.child, self.url, self.admin) = launch(self.dir.path(), &self.config);
+        self.restart();
+    }
+
+    /// Starts it again after its end.
+    pub fn restart(&mut self) {
+        (self.child, self.url, self.admin) = launch(self.shell, self.dir.path(), &self.config);
+    }
+
+    /// Tells it to end in good order; [`Server::wait`] for that.
+    pub fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits for its end and says whether it was an orderly one.
+    pub fn wait(&mut self) -> bool {
+        self.child.wait().unwrap().success()
     }
 
     /// Kills it without a warning.
@@ -87,13 +131,19 @@ impl Drop for Server {
     }
 }
 
-fn launch(dir: &Path, config: &str) -> (Child, String, String) {
+fn launch(shell: &str, dir: &Path, config: &str) -> (Child, String, String) {
     let file = dir.join("tricord.toml");
     std::fs::write(&file, config).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tricord"))
+    let tricord = env!("CARGO_BIN_EXE_tricord");
+    let mut command = Command::new(if shell.is_empty() { tricord } else { "sh" });
+    if !shell.is_empty() {
+        command.args(["-c", shell, "sh", tricord]);
+    }
+    let mut child = command
         .args(["serve", "--config", "tricord.toml", "--listen", "127.0.0.1:0"])
         .current_dir(dir)
-        .stdin(Stdio::null())
+        .env("TMPDIR", dir)
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

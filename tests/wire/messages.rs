@@ -1,0 +1,192 @@
+//! What a message must have: required fields, parts with one content, media types that the agent reads, ids.
+
+use serde_json::{Value, json};
+use tricord::client::Binding;
+
+use crate::raw::{fresh, on_every_wire, say, with};
+use crate::support::Server;
+
+const MESSAGE: &str = r#"{"messageId":"m","role":"ROLE_USER","parts":[{"text":"echo hi"}]}"#;
+
+/// A message, changed, and the fields that are then wrong.
+fn faults() -> Vec<(Value, &'static [&'static str])> {
+    let message = |patch: Value| with(serde_json::from_str(MESSAGE).unwrap(), patch);
+    vec![
+        (message(json!({"messageId": null})), &["message.messageId"]),
+        (message(json!({"messageId": ""})), &["message.messageId"]),
+        (message(json!({"role": null})), &["message.role"]),
+        (message(json!({"role": "ROLE_UNSPECIFIED"})), &["message.role"]),
+        (message(json!({"parts": null})), &["message.parts"]),
+        (message(json!({"parts": []})), &["message.parts"]),
+        (message(json!({"parts": [{}]})), &["message.parts[0]"]),
+        (message(json!({"parts": [{"text": "x"}, {"mediaType": "application/json"}]})), &["message.parts[1]"]),
+        (message(json!({"parts": [{"filename": "x"}, {"metadata": {}}]})), &["message.parts[0]", "message.parts[1]"]),
+        (
+            message(json!({"messageId": "", "role": null, "parts": []})),
+            &["message.messageId", "message.role", "message.parts"],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn c11_what_is_missing_is_named_on_every_wire() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        for (message, fields) in faults() {
+            for method in ["SendMessage", "SendStreamingMessage"] {
+                let params = json!({"message": message});
+                server.ask(wire, method, params).send().await.refused_fields(fields);
+            }
+        }
+        server.ask(wire, "SendMessage", json!({})).send().await.refused_fields(&["message"]);
+        for method in ["GetTask", "CancelTask"] {
+            if wire != Binding::HttpJson {
+                server.ask(wire, method, json!({})).send().await.refused_fields(&["id"]);
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn c11_what_json_alone_can_get_wrong() {
+    let server = Server::shared();
+    for wire in [Binding::JsonRpc, Binding::HttpJson] {
+        for (text, field) in [
+            (
+                r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x","data":5}]}}"#,
+                "message.parts[0].data",
+            ),
+            (r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":5}]}}"#, "message.parts[0].text"),
+            (r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"raw":"%%"}]}}"#, "message.parts[0].raw"),
+            (r#"{"message":{"messageId":"m","role":"user","parts":[{"text":"x"}]}}"#, "message.role"),
+            (r#"{"message":{"messageId":"m","role":99,"parts":[{"text":"x"}]}}"#, "message.role"),
+            (r#"{"message":{"messageId":5,"role":"ROLE_USER","parts":[{"text":"x"}]}}"#, "message.messageId"),
+            (r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":{"text":"x"}}}"#, "message.parts"),
+            (r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":["x"]}}"#, "message.parts[0]"),
+            (
+                r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"metadata":5}}"#,
+                "message.metadata",
+            ),
+            (
+                r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{"historyLength":"x"}}"#,
+                "configuration.historyLength",
+            ),
+        ] {
+            let ask = server.ask(wire, "SendMessage", json!({})).params_text(text);
+            let refusal = ask.send().await.refused_fields(&[field]);
+            assert!(!refusal.message.is_empty(), "{text}");
+        }
+        // Unknown names of enums are refused with the names that there are.
+        let text = MESSAGE.replace("ROLE_USER", "user");
+        let ask = server.ask(wire, "SendMessage", json!({})).params_text(format!("{{\"message\":{text}}}"));
+        let refusal = ask.send().await.refused_fields(&["message.role"]);
+        assert!(refusal.message.contains("ROLE_USER"), "{refusal:?}");
+    }
+}
+
+/// An agent that reads some media types, one of them only by a skill.
+const PICKY: &str = r#"
+[[agents]]
+name = "kit"
+kind = "conformance"
+[agents.card]
+input_modes = ["text/*", "application/JSON; charset=utf-8"]
+[[agents.card.skills]]
+id = "see"
+name = "See"
+description = "Looks at pictures"
+tags = ["picture"]
+input_modes = ["image/png"]
+"#;
+
+#[tokio::test]
+async fn s11_media_types_of_parts_are_those_of_the_card_and_its_skills() {
+    let server = Server::start(PICKY);
+    let server = &server;
+    on_every_wire(|wire| async move {
+        for (part, refused) in [
+            (json!({"text": "echo"}), None),
+            (json!({"data": {"a": 1}}), None),
+            (json!({"raw": "AAAA"}), None),
+            (json!({"url": "https://example.com/x"}), None),
+            (json!({"text": "a,b", "mediaType": "text/csv"}), None),
+            (json!({"text": "a", "mediaType": "TEXT/Markdown; charset=utf-8"}), None),
+            (json!({"raw": "AAAA", "mediaType": "image/PNG"}), None),
+            (json!({"raw": "AAAA", "mediaType": "application/json;x=y"}), None),
+            (json!({"raw": "AAAA", "mediaType": "image/jpeg"}), Some("image/jpeg")),
+            (json!({"url": "https://example.com/x", "mediaType": "audio/wav"}), Some("audio/wav")),
+            (json!({"data": 5, "mediaType": "application/xml"}), Some("application/xml")),
+            (json!({"text": "x", "mediaType": "nonsense"}), Some("nonsense")),
+        ] {
+            let params = with(say("echo hi"), json!({"message": {"parts": [{"text": "echo hi"}, part]}}));
+            for method in ["SendMessage", "SendStreamingMessage"] {
+                let ask = server.ask(wire, method, params.clone());
+                match refused {
+                    None if method == "SendMessage" => drop(ask.send().await.ok()),
+                    None => drop(ask.stream().await.rest().await),
+                    Some(media_type) => {
+                        let refusal = ask.send().await.refused("CONTENT_TYPE_NOT_SUPPORTED");
+                        assert!(refusal.message.contains(media_type), "{refusal:?}");
+                        assert!(refusal.message.contains("parts[1]"), "{refusal:?}");
+                    }
+                }
+            }
+        }
+    })
+    .await;
+    let open = Server::start(&PICKY.replace("text/*", "*/*"));
+    let params = with(say("echo hi"), json!({"message": {"parts": [{"raw": "AAAA", "mediaType": "audio/wav"}]}}));
+    open.ask(Binding::HttpJson, "SendMessage", params).send().await.ok();
+}
+
+#[tokio::test]
+async fn s12_a_conversation_may_be_named_by_the_client() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        for context in ["mine".to_owned(), "ünï/cödé 🙂".to_owned(), "x".repeat(500), fresh()] {
+            let context = format!("{context}{}", fresh());
+            let params = with(say("echo hi"), json!({"message": {"contextId": context}}));
+            let task = server.ask(wire, "SendMessage", params).send().await.ok();
+            assert_eq!(task["task"]["contextId"], context.as_str());
+            assert_eq!(server.task(wire, task["task"]["id"].as_str().unwrap()).await["contextId"], context.as_str());
+            let list = server.ask(wire, "ListTasks", json!({"contextId": context})).send().await.ok();
+            assert_eq!(list["totalSize"], 1, "{context}: {list}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s12_a_task_keeps_its_conversation() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        let asked = server.make(wire, "ask").await;
+        let to = |context: &str| with(say("answer"), json!({"message": {"taskId": asked["id"], "contextId": context}}));
+        for method in ["SendMessage", "SendStreamingMessage"] {
+            let other = server.ask(wire, method, to("another")).send().await;
+            other.refused_fields(&["message.contextId"]);
+        }
+        let answered = server.ask(wire, "SendMessage", to(asked["contextId"].as_str().unwrap())).send().await.ok();
+        assert_eq!(answered["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+        assert_eq!(answered["task"]["history"].as_array().unwrap().len(), 3);
+        // A second task of the same conversation is another task.
+        let again = with(say("echo more"), json!({"message": {"contextId": asked["contextId"]}}));
+        let again = server.ask(wire, "SendMessage", again).send().await.ok();
+        assert_eq!(again["task"]["contextId"], asked["contextId"]);
+        assert_ne!(again["task"]["id"], asked["id"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s12_references_to_other_tasks_are_kept_and_never_looked_up() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        let references = json!([fresh(), "no-id-at-all", ""]);
+        let params = with(say("echo hi"), json!({"message": {"referenceTaskIds": references}}));
+        let task = server.ask(wire, "SendMessage", params).send().await.ok();
+        assert_eq!(task["task"]["history"][0]["referenceTaskIds"], references);
+    })
+    .await;
+}
