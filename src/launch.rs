@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tricord_bindings::Settings;
 use tricord_bindings::body::{BodyLimits, Budget};
-use tricord_bindings::server::{TlsError, acceptor, raise_open_files};
+use tricord_bindings::server::{ConnectionLimits, TlsError, acceptor, raise_open_files};
 
 use crate::agents::exec::Exec;
 use crate::agents::{Agent, AnyAgent, Conformance, Echo};
@@ -190,6 +190,7 @@ impl Launch {
                 &protocol::PROTOCOL
             })
             .settings(settings(&config))
+            .connections(ConnectionLimits { keep_alive: config.server.keep_alive, ..ConnectionLimits::default() })
             .base_path(config.server.base_path.clone())
             .cors(&config.server.cors_origins)
             .cards(cards)

@@ -176,6 +176,11 @@ fn read_server(server: &mut Section<'_>) -> Server {
     let tls = server.has("tls").then(|| read_tls(server.section("tls"))).flatten();
     let cors_origins = server.get("cors_origins", origins).unwrap_or_default();
     let ping_interval = server.get("ping_interval", parsed(duration)).unwrap_or(Duration::from_secs(4));
+    let some_time = |text: &str| match duration(text)? {
+        Duration::ZERO => Err("0 is no time: a peer that is gone would never be noticed".to_owned()),
+        time => Ok(time),
+    };
+    let keep_alive = server.get("keep_alive", parsed(some_time)).unwrap_or(Duration::from_secs(20));
     let grace = server.get("grace", parsed(duration)).unwrap_or(Duration::from_secs(30));
     server.know(&["tls"]);
     Server {
@@ -185,6 +190,7 @@ fn read_server(server: &mut Section<'_>) -> Server {
         tls,
         cors_origins,
         ping_interval: Some(ping_interval).filter(|d| !d.is_zero()),
+        keep_alive,
         grace,
     }
 }

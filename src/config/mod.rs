@@ -74,6 +74,8 @@ pub struct Server {
     pub cors_origins: Vec<String>,
     /// `ping_interval`: silence on an event stream after which a comment is sent; `None` for never.
     pub ping_interval: Option<Duration>,
+    /// `keep_alive`: how often an HTTP/2 peer is asked whether it is there, and how long it has to answer; not 0.
+    pub keep_alive: Duration,
     /// `grace`: how long runs may go on after a SIGTERM.
     pub grace: Duration,
 }

@@ -36,6 +36,7 @@ fn a_file_with_everything_is_read() {
         default_agent = "kit"
         cors_origins = ["https://app.example"]
         ping_interval = "0"
+        keep_alive = "90s"
         grace = "5s"
         [admin]
         listen = "127.0.0.1:9464"
@@ -86,7 +87,7 @@ fn a_file_with_everything_is_read() {
     assert_eq!(config.public_url(config.server.listen), "https://agents.example.com");
     assert_eq!(config.server.base_path, "/v1/a2a");
     assert_eq!(config.default_agent, "kit");
-    assert_eq!(config.server.ping_interval, None);
+    assert_eq!((config.server.ping_interval, config.server.keep_alive), (None, Duration::from_secs(90)));
     assert_eq!(config.server.grace, Duration::from_secs(5));
     assert_eq!((config.limits.body, config.limits.running_tasks), (1 << 20, 5));
     assert_eq!((&config.store.url, config.store.keep_finished), (&StoreUrl::Memory, None));

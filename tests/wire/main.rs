@@ -13,5 +13,8 @@ mod json_forms;
 mod jsonrpc;
 mod messages;
 mod order;
+mod pings;
+mod resume;
+mod streams;
 mod tasks;
 mod versions;

@@ -83,6 +83,11 @@ impl Events {
         Self { wire, headers: head.headers, id: id.clone(), asked, source }
     }
 
+    /// The events of an answer on HTTP+JSON.
+    pub(crate) fn of_http(response: Response<Incoming>) -> Self {
+        Self::new(Binding::HttpJson, &None, "a stream".to_owned(), response)
+    }
+
     /// The next event; `None` where the stream ends in good order, a refusal where it ends in an error.
     pub(crate) async fn next(&mut self) -> Option<Result<Event, Refusal>> {
         let next = async {

@@ -19,7 +19,7 @@ use crate::support::{Server, WIRES};
 pub(crate) use answer::{Answer, Refusal};
 pub(crate) use events::{Event, Events, parts_text};
 pub(crate) use http::{Reply, connect, http, open, read_all};
-pub(crate) use params::{fresh, message, say, say_at_once, say_to, with};
+pub(crate) use params::{fresh, say, say_at_once, say_to, with};
 pub(crate) use schema::{normal, output};
 
 /// Something to ask, not yet asked.
