@@ -69,6 +69,11 @@ impl Answer {
         Self { wire, asked, reply, outcome }
     }
 
+    /// What came of it, where either may.
+    pub(crate) fn outcome(self) -> Result<Value, Refusal> {
+        self.outcome
+    }
+
     /// The result of a call that must succeed.
     #[track_caller]
     pub(crate) fn ok(self) -> Value {

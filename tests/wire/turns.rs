@@ -1,0 +1,169 @@
+//! Tasks that wait for the client: what they answer, what wakes them, what two answers at once do.
+
+use serde_json::{Value, json};
+
+use crate::raw::{on_every_wire, say, say_at_once, say_to};
+use crate::streams::gists;
+use crate::support::{Server, WIRES};
+
+#[tokio::test]
+async fn c29_a_send_returns_where_the_client_must_act() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        for (words, state, message) in [
+            ("ask", "TASK_STATE_INPUT_REQUIRED", true),
+            ("auth", "TASK_STATE_AUTH_REQUIRED", true),
+            ("tck-input-required", "TASK_STATE_INPUT_REQUIRED", false),
+            ("tck-auth-required", "TASK_STATE_AUTH_REQUIRED", true),
+        ] {
+            let task = server.make(wire, words).await;
+            assert_eq!(task["status"]["state"], state, "{wire} {words}");
+            assert_eq!(task["status"].get("message").is_some(), message, "{wire} {words}");
+            if message {
+                check_message(&task["status"]["message"], &task);
+            }
+            assert_eq!(task["history"].as_array().unwrap().len(), 1, "{wire} {words}");
+            // It can be cancelled.
+            let canceled = server.ask(wire, "CancelTask", json!({"id": task["id"]})).send().await.ok();
+            assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED", "{wire} {words}");
+            // And so can another one be gone on with.
+            let task = server.make(wire, words).await;
+            let id = task["id"].as_str().unwrap();
+            let answered = server.ask(wire, "SendMessage", say_to(id, "echo more")).send().await.ok();
+            assert_eq!(answered["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{wire} {words}");
+            assert_eq!(answered["task"]["id"], id, "{wire} {words}");
+        }
+    })
+    .await;
+}
+
+/// Every message of ours has an id, a role, its conversation, its task and a part.
+fn check_message(message: &Value, task: &Value) {
+    assert_eq!(message["role"], "ROLE_AGENT", "{message}");
+    assert_eq!((&message["contextId"], &message["taskId"]), (&task["contextId"], &task["id"]), "{message}");
+    assert_ne!(message["messageId"].as_str().unwrap(), "", "{message}");
+    assert!(!message["parts"].as_array().unwrap().is_empty(), "{message}");
+}
+
+async fn resume(server: &Server, task: &str) -> u16 {
+    crate::raw::http(&server.admin, "POST", &format!("/test/resume/{task}"), &[], "").await.status
+}
+
+#[tokio::test]
+async fn c30_a_stream_goes_on_when_the_authorisation_is_there() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        let mut stream = server.ask(wire, "SendStreamingMessage", say("auth")).stream().await;
+        let first = stream.event().await;
+        let id = first.value["task"]["id"].as_str().unwrap();
+        let waits = stream.event().await;
+        assert_eq!(gists(&[first.clone(), waits.clone()]), ["task submitted", "auth_required"], "{wire}");
+        check_message(&waits.value["statusUpdate"]["status"]["message"], &first.value["task"]);
+        // The stream stays open, and so does one that comes later.
+        let mut later = server.ask(wire, "SubscribeToTask", json!({"id": id})).stream().await;
+        assert_eq!(gists(&[later.event().await]), ["task auth_required"], "{wire}");
+        assert_eq!(resume(server, id).await, 204);
+        assert_eq!(gists(&stream.rest().await), ["working", "completed"], "{wire}");
+        assert_eq!(gists(&later.rest().await), ["working", "completed"], "{wire}");
+        let task = server.task(wire, id).await;
+        assert_eq!(task["history"].as_array().unwrap().len(), 2, "{wire}: no message came from the client");
+        assert_eq!(resume(server, id).await, 404, "{wire}: there is nothing to resume any more");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn c30_a_send_that_waited_has_its_answer_and_the_task_goes_on_without_it() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        let task = server.make(wire, "auth").await;
+        assert_eq!(task["status"]["state"], "TASK_STATE_AUTH_REQUIRED", "{wire}");
+        let id = task["id"].as_str().unwrap();
+        let mut stream = server.ask(wire, "SubscribeToTask", json!({"id": id})).stream().await;
+        stream.event().await;
+        assert_eq!(resume(server, id).await, 204);
+        assert_eq!(gists(&stream.rest().await), ["working", "completed"], "{wire}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn c34_of_two_answers_at_once_both_are_in_the_history_or_one_is_refused() {
+    let server = Server::shared();
+    for wire in WIRES {
+        for _ in 0..10 {
+            let asked = server.make(wire, "ask").await;
+            let id = asked["id"].as_str().unwrap();
+            let mut watch = server.ask(wire, "SubscribeToTask", json!({"id": id})).stream().await;
+            watch.event().await;
+            let answers = ["first", "second"].map(|words| server.ask(wire, "SendMessage", say_to(id, words)));
+            let [first, second] = &answers;
+            let (first, second) = futures::future::join(first.send(), second.send()).await;
+            let refused: usize = [first, second]
+                .map(|answer| match answer.outcome() {
+                    Err(refusal) => {
+                        assert_eq!(refusal.reason, "UNSUPPORTED_OPERATION", "{wire}: the task has ended");
+                        1
+                    }
+                    Ok(answer) => {
+                        assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{wire}");
+                        0
+                    }
+                })
+                .iter()
+                .sum();
+            let states = gists(&watch.rest().await);
+            assert_eq!(states.iter().filter(|state| *state == "completed").count(), 1, "{wire}: {states:?}");
+            let task = server.task(wire, id).await;
+            let said: Vec<_> = task["history"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
+            assert_eq!(said.iter().filter(|role| *role == "ROLE_USER").count(), 3 - refused, "{wire}: {said:?}");
+            assert_eq!(said[..2], ["ROLE_USER", "ROLE_AGENT"], "{wire}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn s15_history_is_what_was_said_in_order_and_once() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        let task = server.make(wire, "tck-multi-turn").await;
+        let id = task["id"].as_str().unwrap();
+        for words in ["second", "third", "done"] {
+            server.ask(wire, "SendMessage", say_to(id, words)).send().await.ok();
+        }
+        let task = server.task(wire, id).await;
+        let history = task["history"].as_array().unwrap();
+        let said: Vec<_> = history.iter().map(|m| m["parts"][0]["text"].as_str().unwrap()).collect();
+        let asks = said[1];
+        assert_eq!(said, ["tck-multi-turn", asks, "second", asks, "third", asks, "done"], "{wire}");
+        for message in history {
+            assert_eq!((&message["taskId"], &message["contextId"]), (&task["id"], &task["contextId"]), "{wire}");
+            if message["role"] == "ROLE_AGENT" {
+                check_message(message, &task);
+            }
+        }
+        let mut ids: Vec<_> = history.iter().map(|m| m["messageId"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 7, "{wire}: every message once, with an id of its own");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s15_a_message_to_a_task_at_work_is_taken_and_followed_by_a_turn() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        let task = server.ask(wire, "SendMessage", say_at_once("slow 0.4")).send().await.ok();
+        let id = task["task"]["id"].as_str().unwrap();
+        let mut own = server.ask(wire, "SendStreamingMessage", say_to(id, "echo after")).stream().await;
+        assert_eq!(gists(&[own.event().await]), ["task working"], "{wire}");
+        assert_eq!(gists(&own.rest().await), ["piece last", "working", "piece last", "completed"], "{wire}");
+        let task = server.task(wire, id).await;
+        let said: Vec<_> = task["history"].as_array().unwrap().iter().map(|m| m["parts"][0]["text"].clone()).collect();
+        assert_eq!(said, ["slow 0.4", "echo after"], "{wire}");
+        let made: Vec<_> = task["artifacts"].as_array().unwrap().iter().map(|a| a["name"].clone()).collect();
+        assert_eq!(made, ["slow", "echo"], "{wire}");
+    })
+    .await;
+}
