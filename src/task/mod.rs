@@ -4,3 +4,5 @@ pub mod cursor;
 pub mod event;
 pub mod fold;
 pub mod lifecycle;
+#[cfg(test)]
+mod tests;
