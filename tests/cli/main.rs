@@ -7,3 +7,4 @@ mod follow;
 mod others;
 mod peer;
 mod server;
+mod starts;

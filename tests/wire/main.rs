@@ -8,6 +8,7 @@ mod raw;
 mod support;
 
 mod bodies;
+mod corpus;
 mod errors;
 mod json_forms;
 mod jsonrpc;
