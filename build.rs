@@ -12,6 +12,8 @@ fn main() {
         root: "crate::schema::tree".into(),
         bytes: vec![".lf.a2a.v1.Part.raw".into()],
         required_oneofs: vec![".lf.a2a.v1.Part.content".into()],
+        // What drafts of the protocol called it, and a client still does.
+        aliases: vec![(".lf.a2a.v1.ListTasksRequest.status_timestamp_after".into(), "lastUpdatedAfter".into())],
         document: tricord_codegen::Document {
             title: "Agent2Agent (A2A) protocol".into(),
             version: "1.0".into(),

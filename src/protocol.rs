@@ -28,7 +28,6 @@ const fn protocol(absent_version: &'static str) -> Protocol {
         media_type: MEDIA_TYPE,
         version_not_supported: &VERSION_NOT_SUPPORTED,
         content_type_not_supported: &CONTENT_TYPE_NOT_SUPPORTED,
-        query_aliases: &[("lastUpdatedAfter", "statusTimestampAfter")],
     }
 }
 

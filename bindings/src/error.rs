@@ -79,8 +79,6 @@ pub struct Protocol {
     pub version_not_supported: &'static Kind,
     /// What a body of another media type gets.
     pub content_type_not_supported: &'static Kind,
-    /// Query parameters read under another name too: (alias, field).
-    pub query_aliases: &'static [(&'static str, &'static str)],
 }
 
 /// One field that is wrong, and why.

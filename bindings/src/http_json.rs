@@ -82,7 +82,7 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
     ) -> Result<(Admitted, Call, Q), Error> {
         let mut request = Q::default();
         let query = self.head.uri.query().unwrap_or_default();
-        let read = query::read(&mut request, query, self.host.protocol).and_then(|()| bind(&mut request));
+        let read = query::read(&mut request, query).and_then(|()| bind(&mut request));
         let asked = request.scope().to_owned();
         self.admit(rpc, read.map(|()| request), || scope.map_or(asked, str::to_owned))
     }

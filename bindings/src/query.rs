@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 use serde::de::{DeserializeOwned, IntoDeserializer, value::StrDeserializer};
 
-use crate::error::{Error, Protocol, Violation};
+use crate::error::{Error, Violation};
 
 /// The parameters of a query string, decoded: `+` is a space, broken UTF-8 is replaced.
 pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
@@ -47,15 +47,14 @@ pub enum Set {
 ///
 /// # Errors
 /// Violations for every value that is not one of its field, and for a field given twice.
-pub fn read<R: FromQuery>(request: &mut R, query: &str, protocol: &Protocol) -> Result<(), Error> {
+pub fn read<R: FromQuery>(request: &mut R, query: &str) -> Result<(), Error> {
     if query.is_empty() {
         return Ok(());
     }
     let mut violations = Vec::new();
     let mut seen = 0_u128;
     for (name, value) in pairs(query) {
-        let alias = protocol.query_aliases.iter().find(|(alias, _)| *alias == name);
-        match request.set(alias.map_or(&*name, |(_, field)| field), &value) {
+        match request.set(&name, &value) {
             Ok(Set::Once(index)) => {
                 let bit = 1_u128.checked_shl(index).unwrap_or(0);
                 if seen & bit != 0 {
@@ -169,7 +168,6 @@ impl<'a> Path<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::PROTOCOL;
 
     #[derive(Default)]
     struct Page {
@@ -200,15 +198,14 @@ mod tests {
 
     fn page(query: &str) -> Result<Page, Error> {
         let mut page = Page::default();
-        read(&mut page, query, &PROTOCOL)?;
+        read(&mut page, query)?;
         Ok(page)
     }
 
     #[test]
-    fn both_spellings_and_aliases_are_read_and_unknown_names_ignored() {
+    fn both_spellings_are_read_and_unknown_names_ignored() {
         assert_eq!(page("pageSize=3&x=y&").unwrap().size, 3);
         assert_eq!(page("page_size=3").unwrap().size, 3);
-        assert_eq!(page("limit=3").unwrap().size, 3);
         assert_eq!(page("state=ON").unwrap().state, 1);
         assert_eq!(page("state=1").unwrap().state, 1);
         assert_eq!(page("words=a+b&words=%2B%26").unwrap().words, ["a b", "+&"]);

@@ -112,7 +112,9 @@ impl<T, F: Framing<T>> Sse<T, F> {
     fn write_event(&self, out: &mut Vec<u8>, reply: &Reply<T>) -> Result<(), Error> {
         use std::io::Write as _;
         out.extend_from_slice(b"data: ");
+        let data = out.len();
         self.framing.event(out, reply)?;
+        escape_line_ends(out, data);
         if let Some(id) = reply.id() {
             // Writing to a Vec does not fail.
             let _ = write!(out, "\nid: {id}");
@@ -128,9 +130,35 @@ impl<T, F: Framing<T>> Sse<T, F> {
             out.push(b'\n');
         }
         out.extend_from_slice(b"data: ");
+        let data = out.len();
         self.framing.error(out, error);
+        escape_line_ends(out, data);
         out.extend_from_slice(b"\n\n");
     }
+}
+
+/// Writes U+0085, U+2028 and U+2029 in the JSON from `start` on as escapes. An event stream's lines do not end there, but
+/// those that the common HTTP library of Python reads do, and its readers would lose the event.
+fn escape_line_ends(out: &mut Vec<u8>, start: usize) {
+    let found = |bytes: &[u8]| {
+        memchr::memchr2_iter(0xC2, 0xE2, bytes).find_map(|at| match &bytes[at..] {
+            [0xC2, 0x85, ..] => Some((at, 2, b"\\u0085")),
+            [0xE2, 0x80, 0xA8, ..] => Some((at, 3, b"\\u2028")),
+            [0xE2, 0x80, 0xA9, ..] => Some((at, 3, b"\\u2029")),
+            _ => None,
+        })
+    };
+    if found(&out[start..]).is_none() {
+        return;
+    }
+    let json = out.split_off(start);
+    let mut rest = json.as_slice();
+    while let Some((at, length, escape)) = found(rest) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(escape);
+        rest = &rest[at + length..];
+    }
+    out.extend_from_slice(rest);
 }
 
 impl<T, F: Framing<T>> http_body::Body for Sse<T, F> {

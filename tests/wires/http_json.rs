@@ -30,6 +30,8 @@ async fn a_query_is_read_in_both_spellings_and_its_faults_are_named() {
     for alias in ["statusTimestampAfter", "status_timestamp_after", "lastUpdatedAfter"] {
         let answer = running.http("GET", &format!("/tasks?{alias}=1970-01-01T00:00:09Z"), &[], "").await;
         assert_eq!(answer.json()["totalSize"], 9, "{alias}: {}", answer.text());
+        let answer = running.rpc("ListTasks", json!({alias: "1970-01-01T00:00:09Z"})).await;
+        assert_eq!(answer.json()["result"]["totalSize"], 9, "{alias}: {}", answer.text());
     }
     for (query, field) in [
         ("pageSize=x", "pageSize"),

@@ -42,6 +42,26 @@ async fn an_event_is_one_line_of_data_and_one_of_id() {
 }
 
 #[tokio::test]
+async fn an_event_holds_no_character_that_some_readers_take_for_the_end_of_a_line() {
+    let running = start().await;
+    // Not these: characters that begin with the same bytes.
+    let id = "\u{85}a\u{2028}b\u{2029}\u{2029}c\u{a0}\u{201c}é€\u{85}";
+    for (path, wanted) in [("/", "/result/task/id"), ("/tasks", "/task/id")] {
+        let answer = match path {
+            "/" => running.post("/", subscribe(id)).await,
+            _ => {
+                let coded: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+                running.http("GET", &format!("/tasks/{coded}:subscribe"), &[], "").await
+            }
+        };
+        let data = answer.text().lines().next().unwrap().strip_prefix("data: ").unwrap();
+        assert!(!data.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{data}");
+        let event: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(event.pointer(wanted).unwrap(), id, "{data}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_ready_goes_out_together() {
     let running = start().await;
     let mut body = running.open("GET", "/tasks/many:subscribe", &[], "").await.into_body();

@@ -38,6 +38,8 @@ pub struct Config {
     pub bytes: Vec<String>,
     /// Oneofs that need a member in every request, which the schema has no option to say: full names with a leading dot.
     pub required_oneofs: Vec<String>,
+    /// Further names that a field is read under, in JSON and in queries: its full name with a leading dot, and the name.
+    pub aliases: Vec<(String, String)>,
     /// What the OpenAPI document says beyond the schema.
     pub document: Document,
     /// Where the files are written.

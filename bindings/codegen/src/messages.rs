@@ -54,6 +54,34 @@ pub fn optional(field: &FieldDescriptor) -> bool {
     field.containing_oneof().is_some_and(|oneof| oneof.is_synthetic())
 }
 
+/// Every name that a field is read under: its name in JSON, that in the schema, and aliases.
+pub fn names(field: &FieldDescriptor, config: &Config) -> Vec<String> {
+    let mut names = vec![field.json_name().to_owned()];
+    if field.name() != field.json_name() {
+        names.push(field.name().to_owned());
+    }
+    let aliases = config.aliases.iter().filter(|(name, _)| is_field(field, name));
+    names.extend(aliases.map(|(_, alias)| alias.clone()));
+    names
+}
+
+/// Refuses aliases of fields that there are not.
+///
+/// # Errors
+/// With the first such field.
+pub fn refuse_unknown_aliases(pool: &DescriptorPool, config: &Config) -> Result<(), Error> {
+    let known = |name: &str| own(pool).any(|message| message.fields().any(|field| is_field(&field, name)));
+    match config.aliases.iter().find(|(name, _)| !known(name)) {
+        Some((name, _)) => Err(refuse(name, "an alias of a field that the schema does not have")),
+        None => Ok(()),
+    }
+}
+
+/// Whether this is the field's full name with a leading dot.
+fn is_field(field: &FieldDescriptor, name: &str) -> bool {
+    name.strip_prefix('.') == Some(field.full_name())
+}
+
 /// The field's name in Rust.
 pub fn field_ident(field: &FieldDescriptor) -> Ident {
     ident(&field.name().to_snake_case())

@@ -19,6 +19,7 @@ const MAX_FIELDS: usize = 64;
 /// When a field is of a kind that has no reader yet.
 pub fn generate(pool: &DescriptorPool, config: &Config) -> Result<TokenStream, Error> {
     messages::refuse_cycles(pool)?;
+    messages::refuse_unknown_aliases(pool, config)?;
     let enums = own_enums(pool).map(|descriptor| enum_names(&descriptor, config));
     let messages = own(pool).map(|descriptor| message(pool, config, &descriptor)).collect::<Result<Vec<_>, _>>()?;
     Ok(quote! {
@@ -60,7 +61,8 @@ fn message(pool: &DescriptorPool, config: &Config, message: &MessageDescriptor) 
     let mut writes = Vec::new();
     for (index, field) in (0_u8..).zip(&fields) {
         let format = format_of(field, config)?;
-        names.push(name_arm(index, field));
+        let spellings = messages::names(field, config);
+        names.push(quote!(#(#spellings)|* => #index));
         reads.push(read_arm(index, field, &format, config));
         writes.extend(write(pool, field, config)?);
     }
@@ -97,11 +99,6 @@ fn message(pool: &DescriptorPool, config: &Config, message: &MessageDescriptor) 
             }
         }
     })
-}
-
-fn name_arm(index: u8, field: &FieldDescriptor) -> TokenStream {
-    let (json, proto) = (field.json_name(), field.name());
-    if json == proto { quote!(#json => #index) } else { quote!(#json | #proto => #index) }
 }
 
 fn read_arm(index: u8, field: &FieldDescriptor, format: &TokenStream, config: &Config) -> TokenStream {

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use prost_reflect::{Cardinality, FieldDescriptor, Kind};
 use quote::quote;
 
-use crate::messages::field_ident;
+use crate::messages::{field_ident, names};
 use crate::model::{Rpc, Service, ident, refuse};
 use crate::{Config, Error};
 
@@ -21,7 +21,7 @@ pub fn generate(service: &Service, config: &Config) -> Result<TokenStream, Error
             if let Some(asking) =
                 service.rpcs.iter().filter(same).find(|rpc| rpc.rules.iter().any(|r| r.body.is_empty()))
             {
-                requests.extend(from_query(asking)?);
+                requests.extend(from_query(asking, config)?);
             }
         }
     }
@@ -55,10 +55,10 @@ fn request(rpc: &Rpc, config: &Config) -> TokenStream {
     }
 }
 
-fn from_query(rpc: &Rpc) -> Result<TokenStream, Error> {
+fn from_query(rpc: &Rpc, config: &Config) -> Result<TokenStream, Error> {
     let input = &rpc.input_type;
-    let arms =
-        rpc.input.fields().enumerate().map(|(index, field)| arm(rpc, &field, index)).collect::<Result<Vec<_>, _>>()?;
+    let fields = rpc.input.fields().enumerate();
+    let arms = fields.map(|(index, field)| arm(rpc, &field, index, config)).collect::<Result<Vec<_>, _>>()?;
     Ok(quote! {
         impl FromQuery for #input {
             fn set(&mut self, name: &str, value: &str) -> Result<Set, Violation> {
@@ -71,8 +71,8 @@ fn from_query(rpc: &Rpc) -> Result<TokenStream, Error> {
     })
 }
 
-fn arm(rpc: &Rpc, field: &FieldDescriptor, index: usize) -> Result<TokenStream, Error> {
-    let (json, name, member) = (field.json_name(), field.name(), field_ident(field));
+fn arm(rpc: &Rpc, field: &FieldDescriptor, index: usize, config: &Config) -> Result<TokenStream, Error> {
+    let member = field_ident(field);
     let value = value(rpc, field)?;
     let assign = if field.is_list() {
         quote!(self.#member.push(#value); Ok(Set::Added))
@@ -85,8 +85,8 @@ fn arm(rpc: &Rpc, field: &FieldDescriptor, index: usize) -> Result<TokenStream, 
         };
         quote!(self.#member = #value; Ok(Set::Once(#index)))
     };
-    let names = if json == name { quote!(#json) } else { quote!(#json | #name) };
-    Ok(quote!(#names => { #assign }))
+    let names = names(field, config);
+    Ok(quote!(#(#names)|* => { #assign }))
 }
 
 /// The expression that makes the field's value out of `value`.

@@ -6,6 +6,11 @@ use tricord_codegen::{Config, Document, generate};
 
 /// Generates from a schema with these messages and rpcs, and gives back the HTTP+JSON wire's code.
 fn generated(messages: &str, rpcs: &str) -> Result<String, String> {
+    generated_with(messages, rpcs, &[])
+}
+
+/// The same, with aliases of fields.
+fn generated_with(messages: &str, rpcs: &str, aliases: &[(&str, &str)]) -> Result<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let (proto, out) = (folder.path().join("proto"), folder.path().join("out"));
     std::fs::create_dir_all(proto.join("google/api")).unwrap();
@@ -33,6 +38,7 @@ fn generated(messages: &str, rpcs: &str) -> Result<String, String> {
         root: "crate::small".into(),
         bytes: Vec::new(),
         required_oneofs: Vec::new(),
+        aliases: aliases.iter().map(|(field, alias)| ((*field).to_owned(), (*alias).to_owned())).collect(),
         document: Document {
             title: "Small".into(),
             version: "1".into(),
@@ -202,4 +208,12 @@ fn messages_that_have_no_json_or_no_validator_fail_the_build_and_are_named() {
         let error = generated(messages, &rpc("Get", request, "post: \"/parts\" body: \"*\"")).unwrap_err();
         assert!(error.contains(problem), "{messages}\n  {error}");
     }
+}
+
+#[test]
+fn an_alias_of_no_field_fails_the_build() {
+    let size = rpc("Get", "Get", "get: \"/parts\"");
+    generated_with("", &size, &[(".small.v1.Get.size", "limit")]).unwrap();
+    let error = generated_with("", &size, &[(".small.v1.Get.length", "limit")]).unwrap_err();
+    assert!(error.contains(".small.v1.Get.length"), "{error}");
 }

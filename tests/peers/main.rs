@@ -1,0 +1,112 @@
+//! The official clients of other languages, unchanged, against the real binary: a test for each client and wire. What they
+//! do and expect is in `tests/interop/python_client.py` and `js_client.mjs`.
+
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests of the wire")]
+#[path = "../wire/support.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::Server;
+
+const AGENTS: &str = r#"
+[[agents]]
+name = "kit"
+kind = "conformance"
+
+[[agents]]
+name = "other"
+kind = "echo"
+
+[[agents]]
+name = "strict"
+kind = "conformance"
+
+[[agents.card.extensions]]
+uri = "https://example.com/extensions/strict"
+description = "To be named by every caller"
+required = true
+"#;
+
+/// The server that most scenarios talk to, one that pings after 300 ms of silence, and one that never does.
+struct Servers {
+    usual: Server,
+    brisk: Server,
+    mute: Server,
+}
+
+impl Servers {
+    fn start() -> Self {
+        let pinging = |every: &str| {
+            let server = format!("[server]\nping_interval = \"{every}\"\n");
+            Server::start(&format!("{server}[[agents]]\nname = \"kit\"\nkind = \"conformance\"\n"))
+        };
+        Self { usual: Server::start(AGENTS), brisk: pinging("300ms"), mute: pinging("0") }
+    }
+
+    /// Runs all scenarios of a script over a wire; the first that fails is told with all that the script says of it.
+    fn passes(&self, program: &str, script: &str, wire: &str) {
+        let output = Command::new(program_of_setup(program))
+            .arg(root().join("tests/interop").join(script))
+            .args([wire, &self.usual.url, &self.usual.admin, &self.brisk.url, &self.mute.url])
+            .output()
+            .expect("the script starts");
+        let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{script} over {wire}:\n{said}{errors}");
+        let passed = said.lines().filter(|line| line.starts_with("ok ")).count();
+        assert!(passed > 30, "{script} over {wire} ran {passed} scenarios only:\n{said}{errors}");
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+/// The interpreter, once what its scripts need is there too.
+fn program_of_setup(program: &str) -> PathBuf {
+    let (program, needed) = match program {
+        "python" => (root().join("target/venv/bin/python"), root().join("target/venv/bin/python")),
+        program => (PathBuf::from(program), root().join("target/node/node_modules/@a2a-js/sdk/package.json")),
+    };
+    assert!(needed.exists(), "{} is missing: run scripts/setup first", needed.display());
+    program
+}
+
+fn python(wire: &str) {
+    Servers::start().passes("python", "python_client.py", wire);
+}
+
+fn js(wire: &str) {
+    Servers::start().passes("node", "js_client.mjs", wire);
+}
+
+#[test]
+fn the_python_client_over_jsonrpc() {
+    python("JSONRPC");
+}
+
+#[test]
+fn the_python_client_over_http_json() {
+    python("HTTP+JSON");
+}
+
+#[test]
+fn the_python_client_over_grpc() {
+    python("GRPC");
+}
+
+#[test]
+fn the_js_client_over_jsonrpc() {
+    js("JSONRPC");
+}
+
+#[test]
+fn the_js_client_over_http_json() {
+    js("HTTP+JSON");
+}
+
+#[test]
+fn the_js_client_over_grpc() {
+    js("GRPC");
+}
