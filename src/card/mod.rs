@@ -47,7 +47,7 @@ pub fn card(config: &Config, agent: &config::Agent, public_url: &str) -> AgentCa
         version: card.version.clone(),
         documentation_url: card.documentation_url.clone(),
         capabilities: Some(AgentCapabilities {
-            streaming: Some(true),
+            streaming: Some(agent.streaming),
             push_notifications: Some(false),
             extensions: card.extensions.iter().map(extension).collect(),
             extended_agent_card: None,

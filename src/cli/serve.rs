@@ -144,6 +144,7 @@ fn print_banner(running: &Running) -> io::Result<()> {
     let headers = "-H 'A2A-Version: 1.0' -H 'Content-Type: application/json'";
     let mut out = io::stdout().lock();
     writeln!(out, "tricord {} serves {} from {}", env!("CARGO_PKG_VERSION"), names.join(", "), config.store.url)?;
+    writeln!(out, "  listen {}", running.address())?;
     writeln!(out, "  card   {url}{CARD_PATH}")?;
     if let Some(admin) = running.admin_address() {
         writeln!(out, "  admin  http://{admin}")?;

@@ -76,12 +76,13 @@ fn agent(
     let on_restart = section.get("on_restart", choice(&restarts)).unwrap_or(OnRestart::Fail);
     let cancel_grace = section.get("cancel_grace", parsed(duration)).unwrap_or(Duration::from_secs(1));
     let dedupe_message_id = section.get("dedupe_message_id", boolean).unwrap_or(false);
+    let streaming = section.get("streaming", boolean).unwrap_or(true);
     let card =
         card(section.section("card"), name.as_deref().unwrap_or_default(), kind.as_ref().unwrap_or(&AgentKind::Echo));
     if known {
         section.finish();
     }
-    Some(Agent { name: name?, kind: kind?, on_restart, cancel_grace, dedupe_message_id, card })
+    Some(Agent { name: name?, kind: kind?, on_restart, cancel_grace, dedupe_message_id, streaming, card })
 }
 
 impl Agent {
@@ -100,6 +101,7 @@ impl Agent {
             on_restart: OnRestart::Fail,
             cancel_grace: Duration::from_secs(1),
             dedupe_message_id: false,
+            streaming: true,
             card,
         })
     }

@@ -166,6 +166,8 @@ pub struct Agent {
     pub cancel_grace: Duration,
     /// `dedupe_message_id`: a message id names one message only, so that a repeated one is a retry.
     pub dedupe_message_id: bool,
+    /// `streaming`: events can be followed as they come; without it the two operations that stream are refused.
+    pub streaming: bool,
     /// `card`: what the card says.
     pub card: Card,
 }

@@ -154,7 +154,12 @@ fn launch(shell: &str, dir: &Path, config: &str) -> (Child, String, String) {
             break rest.trim().to_owned();
         }
     };
-    let url = address("card").trim_end_matches("/.well-known/agent-card.json").to_owned();
+    // The address that it listens on, and the base path; cards may advertise another host.
+    let listen = address("listen");
+    let card = address("card");
+    let (_, path) = card.split_once("://").and_then(|(_, rest)| rest.split_once('/')).unwrap();
+    let path = path.trim_end_matches(".well-known/agent-card.json").trim_end_matches('/');
+    let url = format!("http://{listen}/{path}").trim_end_matches('/').to_owned();
     let admin = address("admin");
     // Read on, so that the server never writes into a closed pipe.
     std::thread::spawn(move || lines.for_each(drop));

@@ -58,6 +58,8 @@ pub(crate) struct Events {
     id: Option<Value>,
     asked: String,
     source: Source,
+    /// The trailers of gRPC came, behind which there is nothing.
+    over: bool,
 }
 
 enum Source {
@@ -80,7 +82,7 @@ impl Events {
             Binding::Grpc => Source::Grpc(body, BytesMut::new()),
             _ => Source::Sse(Box::new(Reader::new(body))),
         };
-        Self { wire, headers: head.headers, id: id.clone(), asked, source }
+        Self { wire, headers: head.headers, id: id.clone(), asked, source, over: false }
     }
 
     /// The events of an answer on HTTP+JSON.
@@ -90,6 +92,9 @@ impl Events {
 
     /// The next event; `None` where the stream ends in good order, a refusal where it ends in an error.
     pub(crate) async fn next(&mut self) -> Option<Result<Event, Refusal>> {
+        if self.over {
+            return None;
+        }
         let next = async {
             match &mut self.source {
                 Source::Sse(reader) => {
@@ -116,6 +121,7 @@ impl Events {
         };
         let next = tokio::time::timeout(PATIENCE, next).await;
         let next = next.unwrap_or_else(|_| panic!("{}: no event in time", self.asked));
+        self.over = self.wire == Binding::Grpc && !matches!(next, Some(Ok(_)));
         if let Some(Ok(event)) = &next {
             assert_eq!(event.value.as_object().unwrap().len(), 1, "{}: {event:?}", self.asked);
         }

@@ -33,6 +33,11 @@ impl Reply {
         std::str::from_utf8(&self.body).unwrap()
     }
 
+    /// The body as text, whatever it is.
+    pub(crate) fn text_lossy(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
     /// The body as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {

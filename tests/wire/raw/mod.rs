@@ -63,6 +63,11 @@ impl Server {
         self.ask(wire, "GetTask", json!({"id": id})).send().await.ok()
     }
 
+    /// Reads a task of an agent.
+    pub(crate) async fn task_of(&self, wire: Binding, agent: &str, id: &Value) -> Value {
+        self.ask(wire, "GetTask", json!({"id": id, "tenant": agent})).send().await.ok()
+    }
+
     /// Sends words and gives the task that comes of them.
     pub(crate) async fn make(&self, wire: Binding, words: &str) -> Value {
         self.ask(wire, "SendMessage", say(words)).send().await.ok()["task"].take()
@@ -170,6 +175,12 @@ impl Ask {
             }
         }
     }
+}
+
+/// Holds JSON against what a method answers with.
+#[track_caller]
+pub(crate) fn check_answer(method: &str, value: &Value) {
+    schema::check(&schema::output(method), value, method);
 }
 
 /// Does the same over every wire at the same time.
