@@ -256,6 +256,12 @@ pub(crate) fn scope_in_json(scope: &Scope, json: &[u8]) -> String {
     found.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
+/// Looks for the scope in a query string that could not be read as a whole.
+pub(crate) fn scope_in_query(scope: &Scope, query: &str) -> String {
+    let found = crate::query::pairs(query).find(|(name, _)| *name == scope.json || *name == scope.name);
+    found.map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
+
 /// Looks for the scope in a protobuf message that could not be read as a whole: fields up to the first that is broken.
 pub(crate) fn scope_in_protobuf(scope: &Scope, mut message: &[u8]) -> String {
     use prost::encoding::{DecodeContext, WireType, decode_key, skip_field, string};
@@ -287,6 +293,13 @@ mod tests {
         for none in [&br#"{"theScope":5}"#[..], b"[1]", b"\"x\"", b"{", b""] {
             assert_eq!(scope_in_json(&SCOPE, none), "");
         }
+    }
+
+    #[test]
+    fn the_scope_of_an_unreadable_query_is_found_where_it_is() {
+        assert_eq!(scope_in_query(&SCOPE, "a=x&theScope=b%20c&theScope=d"), "b c");
+        assert_eq!(scope_in_query(&SCOPE, "the_scope=x"), "x");
+        assert_eq!(scope_in_query(&SCOPE, "a=theScope"), "");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::body::{Body, Held, discard};
 use crate::call::{Call, Principal, Wire, version};
 use crate::details::{Detail, details};
 use crate::error::{Error, Protocol, kinds};
-use crate::host::{Admitted, Host, Request, scope_in_json};
+use crate::host::{Admitted, Host, Request, scope_in_json, scope_in_query};
 use crate::query::{self, FromQuery};
 use crate::reply::{Events, Reply};
 use crate::{proto_json, sse};
@@ -83,8 +83,8 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
         let mut request = Q::default();
         let query = self.head.uri.query().unwrap_or_default();
         let read = query::read(&mut request, query).and_then(|()| bind(&mut request));
-        let asked = request.scope().to_owned();
-        self.admit(rpc, read.map(|()| request), || scope.map_or(asked, str::to_owned))
+        let asked = || scope.map_or_else(|| scope_in_query(&Q::SCOPE, query), str::to_owned);
+        self.admit(rpc, read.map(|()| request), asked)
     }
 
     /// A request of `rpc` whose fields stand in the body; `bind` sets those that the path holds, `scope` is one of them.

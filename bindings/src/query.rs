@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::{DeserializeOwned, IntoDeserializer, value::StrDeserializer};
 
 use crate::error::{Error, Violation};
+use crate::proto_json::Format;
 
 /// The parameters of a query string, decoded: `+` is a space, broken UTF-8 is replaced.
 pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
@@ -46,34 +47,43 @@ pub enum Set {
 /// Reads a query string into a request. Unknown parameters are ignored.
 ///
 /// # Errors
-/// Violations for every value that is not one of its field, and for a field given twice.
+/// A violation for the first value that is not one of its field, or that is given twice, under the client's own spelling of
+/// the name: the same as for a body that cannot be read.
 pub fn read<R: FromQuery>(request: &mut R, query: &str) -> Result<(), Error> {
     if query.is_empty() {
         return Ok(());
     }
-    let mut violations = Vec::new();
     let mut seen = 0_u128;
     for (name, value) in pairs(query) {
         match request.set(&name, &value) {
             Ok(Set::Once(index)) => {
                 let bit = 1_u128.checked_shl(index).unwrap_or(0);
                 if seen & bit != 0 {
-                    violations.push(violation(name, "is given twice"));
+                    return Err(Error::invalid(name, "is given twice"));
                 }
                 seen |= bit;
             }
             Ok(Set::Added | Set::Unknown) => {}
-            Err(violation) => violations.push(violation),
+            Err(violation) => return Err(Error::invalid(name, violation.description)),
         }
     }
-    if violations.is_empty() { Ok(()) } else { Err(Error::violations(violations)) }
+    Ok(())
 }
 
 fn violation(field: impl Into<String>, description: impl Into<String>) -> Violation {
     Violation { field: field.into(), description: description.into() }
 }
 
-/// Reads a number, or anything else that Rust reads from text.
+/// Reads a whole number in any spelling that JSON has for it, so that every wire takes the same ones.
+///
+/// # Errors
+/// A violation of `field` that says what was expected.
+pub fn parse_whole<F: Format<T>, T>(field: &str, value: &str) -> Result<T, Violation> {
+    let reader: StrDeserializer<'_, serde::de::value::Error> = value.into_deserializer();
+    F::read(reader).map_err(|error| violation(field, error.to_string()))
+}
+
+/// Reads anything that Rust reads from text.
 ///
 /// # Errors
 /// A violation of `field` that says what was `expected`.
@@ -81,12 +91,13 @@ pub fn parse<T: std::str::FromStr>(field: &str, value: &str, expected: &str) -> 
     value.parse().map_err(|_| violation(field, format!("expected {expected}, found {}", shown(value))))
 }
 
-/// Reads an enum's name or number, out of those that the schema knows.
+/// Reads an enum's name or number, out of those that the schema knows. A number is written as in JSON: no sign `+`, no
+/// zeros in front.
 ///
 /// # Errors
 /// A violation of `field` that lists the names.
 pub fn parse_enum(field: &str, value: &str, known: &[(&str, i32)]) -> Result<i32, Violation> {
-    let number = value.parse::<i32>().ok();
+    let number = serde_json::from_str::<i32>(value).ok().filter(|_| value.trim() == value);
     let found = known.iter().find(|(name, n)| *name == value || Some(*n) == number);
     found.map(|(_, number)| *number).ok_or_else(|| {
         let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
@@ -168,6 +179,7 @@ impl<'a> Path<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto_json::Number;
 
     #[derive(Default)]
     struct Page {
@@ -180,7 +192,7 @@ mod tests {
         fn set(&mut self, name: &str, value: &str) -> Result<Set, Violation> {
             Ok(match name {
                 "pageSize" | "page_size" => {
-                    self.size = parse("pageSize", value, "a whole number")?;
+                    self.size = parse_whole::<Number, i32>("pageSize", value)?;
                     Set::Once(0)
                 }
                 "state" => {
@@ -208,17 +220,26 @@ mod tests {
         assert_eq!(page("page_size=3").unwrap().size, 3);
         assert_eq!(page("state=ON").unwrap().state, 1);
         assert_eq!(page("state=1").unwrap().state, 1);
+        assert_eq!(page("pageSize=1e2").unwrap().size, 100);
         assert_eq!(page("words=a+b&words=%2B%26").unwrap().words, ["a b", "+&"]);
     }
 
     #[test]
-    fn every_bad_value_is_named() {
-        let error = page("pageSize=x&state=FOO").err().unwrap();
-        let fields: Vec<_> = error.field_violations().iter().map(|v| v.field.as_str()).collect();
-        assert_eq!(fields, ["pageSize", "state"]);
-        assert!(error.field_violations()[1].description.contains("OFF, ON"));
-        let twice = page("pageSize=1&page_size=2").err().unwrap();
-        assert!(twice.message().contains("twice"), "{}", twice.message());
+    fn the_first_bad_value_is_named_as_the_client_spelled_it() {
+        for (query, field, text) in [
+            ("page_size=x&state=FOO", "page_size", "whole number"),
+            ("pageSize=+5", "pageSize", "whole number"),
+            ("state=FOO", "state", "OFF, ON"),
+            ("state=7", "state", "OFF, ON"),
+            ("state=%2B1", "state", "OFF, ON"),
+            ("state=1.0", "state", "OFF, ON"),
+            ("pageSize=1&page_size=2", "page_size", "twice"),
+        ] {
+            let error = page(query).err().unwrap();
+            let [violation] = error.field_violations() else { panic!("{query}: {error}") };
+            assert_eq!(violation.field, field, "{query}");
+            assert!(violation.description.contains(text), "{query}: {error}");
+        }
     }
 
     fn split(raw: &str) -> Option<(Vec<String>, &'static str)> {

@@ -5,6 +5,8 @@ mod corpus;
 mod documents;
 mod google;
 mod json_rules;
+#[path = "../shared/random.rs"]
+mod numbers;
 mod parity;
 mod random;
 mod requests;

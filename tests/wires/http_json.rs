@@ -36,7 +36,7 @@ async fn a_query_is_read_in_both_spellings_and_its_faults_are_named() {
     for (query, field) in [
         ("pageSize=x", "pageSize"),
         ("pageSize=", "pageSize"),
-        ("page_size=99999999999", "pageSize"),
+        ("page_size=99999999999", "page_size"),
         ("status=FOO", "status"),
         ("status=77", "status"),
         ("includeArtifacts=yes", "includeArtifacts"),

@@ -107,13 +107,17 @@ fn value(rpc: &Rpc, field: &FieldDescriptor) -> Result<TokenStream, Error> {
         let rust = ident(rust);
         quote!(query::parse::<#rust>(#json, value, #expected)?)
     };
+    let whole = |format: &str, rust: &str| {
+        let (format, rust) = (ident(format), ident(rust));
+        quote!(query::parse_whole::<::tricord_bindings::proto_json::#format, #rust>(#json, value)?)
+    };
     Ok(match field.kind() {
         Kind::String => quote!(value.to_owned()),
         Kind::Bool => parse("bool", "true or false"),
-        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => parse("i32", "a whole number"),
-        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => parse("i64", "a whole number"),
-        Kind::Uint32 | Kind::Fixed32 => parse("u32", "a whole number, not negative"),
-        Kind::Uint64 | Kind::Fixed64 => parse("u64", "a whole number, not negative"),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => whole("Number", "i32"),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => whole("Quoted", "i64"),
+        Kind::Uint32 | Kind::Fixed32 => whole("Number", "u32"),
+        Kind::Uint64 | Kind::Fixed64 => whole("Quoted", "u64"),
         Kind::Float => parse("f32", "a number"),
         Kind::Double => parse("f64", "a number"),
         Kind::Enum(known) => {

@@ -30,20 +30,33 @@ pub trait Validate {
     fn validate(&self) -> Result<(), Error> {
         let mut found = Found::default();
         self.check(&At::Root, &mut found);
-        if found.0.is_empty() { Ok(()) } else { Err(Error::violations(found.0)) }
+        match found {
+            Found { unreadable: Some(violation), .. } => Err(Error::violations(vec![violation])),
+            Found { violations, .. } if violations.is_empty() => Ok(()),
+            Found { violations, .. } => Err(Error::violations(violations)),
+        }
     }
 }
 
 /// The violations found so far.
 #[derive(Debug, Default)]
-pub struct Found(Vec<Violation>);
+pub struct Found {
+    violations: Vec<Violation>,
+    /// The first value that a reader of JSON would not have read. It is reported alone, because such a reader sees
+    /// nothing beyond it: what came by protobuf gets the same answer.
+    unreadable: Option<Violation>,
+}
 
 impl Found {
     /// Adds one, unless there are enough.
     pub fn add(&mut self, at: &At<'_>, description: impl Into<String>) {
-        if self.0.len() < MAX_VIOLATIONS {
-            self.0.push(Violation { field: at.to_string(), description: description.into() });
+        if self.violations.len() < MAX_VIOLATIONS {
+            self.violations.push(Violation { field: at.to_string(), description: description.into() });
         }
+    }
+
+    fn unreadable(&mut self, at: &At<'_>, description: impl FnOnce() -> String) {
+        self.unreadable.get_or_insert_with(|| Violation { field: at.to_string(), description: description() });
     }
 }
 
@@ -89,7 +102,7 @@ pub mod rules {
     /// The number is one of the enum's.
     pub fn known<E: EnumNames>(number: i32, at: At<'_>, found: &mut Found) {
         if E::name(number).is_none() {
-            found.add(&at, E::unknown(number));
+            found.unreadable(&at, || E::unknown(number));
         }
     }
 
@@ -145,7 +158,7 @@ fn check_value(value: &Value, level: usize, at: &At<'_>, found: &mut Found) {
 
 fn check_struct(object: &Struct, level: usize, at: &At<'_>, found: &mut Found) {
     if level > MAX_VALUE_DEPTH {
-        return found.add(at, TOO_DEEP);
+        return found.unreadable(at, || TOO_DEEP.to_owned());
     }
     for (key, value) in &object.fields {
         check_value(value, level + 1, &At::Key(at, key), found);
@@ -154,7 +167,7 @@ fn check_struct(object: &Struct, level: usize, at: &At<'_>, found: &mut Found) {
 
 fn check_list(list: &ListValue, level: usize, at: &At<'_>, found: &mut Found) {
     if level > MAX_VALUE_DEPTH {
-        return found.add(at, TOO_DEEP);
+        return found.unreadable(at, || TOO_DEEP.to_owned());
     }
     for (index, value) in list.values.iter().enumerate() {
         check_value(value, level + 1, &At::Index(at, index), found);
