@@ -56,7 +56,13 @@ fn main() -> ExitCode {
     let mut bench = Bench { options, cores, samples: Samples::default(), figures: Figures::default() };
     let start = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let result = tokio::task::LocalSet::new().block_on(&runtime, bench.run());
+    let result = tokio::task::LocalSet::new().block_on(&runtime, async {
+        tokio::select! {
+            result = bench.run() => result,
+            // Servers are stopped when what holds them is dropped, which a signal alone would not do.
+            () = told_to_stop() => Err("told to stop".into()),
+        }
+    });
     bench.print();
     println!("\nThe run took {:.0} s.", start.elapsed().as_secs_f64());
     match result {
@@ -65,6 +71,19 @@ fn main() -> ExitCode {
             eprintln!("the run ended early: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
+        (Ok(mut interrupt), Ok(mut terminate)) => {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
     }
 }
 
