@@ -357,8 +357,8 @@ impl TaskCell {
             message.message_id = super::fresh_id().to_string();
         }
         message.role = Role::Agent.into();
-        message.context_id = self.ids.context.to_string();
-        message.task_id = self.ids.task.to_string();
+        message.context_id = String::from(&*self.ids.context);
+        message.task_id = String::from(&*self.ids.task);
         parts_hold_content(&message.parts)
     }
 
@@ -579,8 +579,11 @@ impl Committed {
         if self.tail_bytes <= due {
             return None;
         }
-        let Fold::Open(task) = &self.task else { return None };
-        let bytes = Checkpoint { seq: self.seq, task: Some(task.as_ref().clone()) }.encode_to_vec();
+        let Fold::Open(task) = &mut self.task else { return None };
+        // Lent to the checkpoint while it is encoded: a copy of a long task costs more than the encoding.
+        let checkpoint = Checkpoint { seq: self.seq, task: Some(std::mem::take(task.as_mut())) };
+        let bytes = checkpoint.encode_to_vec();
+        **task = checkpoint.task.unwrap_or_default();
         self.tail_bytes = 0;
         self.checkpoint_bytes = bytes.len();
         Some((self.seq, bytes))

@@ -142,11 +142,11 @@ impl Engine {
         let id = Uuid::try_parse(&message.task_id).map_err(|_| EngineError::NotFound)?;
         let cell = self.cell(&agent, &owner, id)?;
         if message.context_id.is_empty() {
-            message.context_id = cell.ids.context.to_string();
+            message.context_id = String::from(&*cell.ids.context);
         } else if *message.context_id != *cell.ids.context {
             return Err(EngineError::OtherContext);
         }
-        message.task_id = cell.ids.task.to_string();
+        message.task_id = String::from(&*cell.ids.task);
         let for_agent = Arc::new(message.clone());
         let mut run = None;
         let sent = cell.change(|inner| {

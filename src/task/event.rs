@@ -135,7 +135,7 @@ impl Event {
 
 fn body(ids: &Ids, record: Record) -> Option<Body> {
     let time = timestamp(record.time_us);
-    let (task_id, context_id) = (|| ids.task.to_string(), || ids.context.to_string());
+    let (task_id, context_id) = (|| String::from(&*ids.task), || String::from(&*ids.context));
     Some(match record.event? {
         record::Event::Created(created) => Body::Created { time, metadata: created.metadata },
         record::Event::Message(message) => Body::Message { message: Arc::new(message), snapshot: None },

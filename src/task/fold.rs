@@ -8,7 +8,7 @@ use super::event::{Body, Event, Ids};
 
 /// The fold of nothing: a task without a status, which the first record gives it.
 pub fn empty(ids: &Ids) -> Task {
-    Task { id: ids.task.to_string(), context_id: ids.context.to_string(), ..Task::default() }
+    Task { id: String::from(&*ids.task), context_id: String::from(&*ids.context), ..Task::default() }
 }
 
 /// Folds one entry into the task.
@@ -24,10 +24,10 @@ pub fn apply(task: &mut Task, event: &Event) {
             task.history.push(message.as_ref().clone());
         }
         Body::Resumed { .. } => {}
-        Body::Update(update) => match update.value().payload.clone() {
+        Body::Update(update) => match &update.value().payload {
             Some(Payload::StatusUpdate(update)) => {
                 retire_status_message(task);
-                task.status = update.status;
+                task.status.clone_from(&update.status);
             }
             Some(Payload::ArtifactUpdate(update)) => apply_artifact(task, update),
             Some(Payload::Task(_) | Payload::Message(_)) | None => {}
@@ -43,30 +43,31 @@ fn retire_status_message(task: &mut Task) {
     }
 }
 
-fn apply_artifact(task: &mut Task, update: TaskArtifactUpdateEvent) {
-    let Some(piece) = update.artifact else { return };
+fn apply_artifact(task: &mut Task, update: &TaskArtifactUpdateEvent) {
+    let Some(piece) = &update.artifact else { return };
     // From the end: pieces nearly always belong to the artifact that was begun last.
     match task.artifacts.iter_mut().rev().find(|a| a.artifact_id == piece.artifact_id) {
         Some(artifact) if update.append => extend(artifact, piece),
-        Some(artifact) => *artifact = piece,
-        None => task.artifacts.push(piece),
+        Some(artifact) => artifact.clone_from(piece),
+        None => task.artifacts.push(piece.clone()),
     }
 }
 
-fn extend(artifact: &mut Artifact, piece: Artifact) {
-    artifact.parts.extend(piece.parts);
+fn extend(artifact: &mut Artifact, piece: &Artifact) {
+    artifact.parts.extend_from_slice(&piece.parts);
     if !piece.name.is_empty() {
-        artifact.name = piece.name;
+        artifact.name.clone_from(&piece.name);
     }
     if !piece.description.is_empty() {
-        artifact.description = piece.description;
+        artifact.description.clone_from(&piece.description);
     }
-    if let Some(metadata) = piece.metadata {
-        artifact.metadata.get_or_insert_with(Struct::default).fields.extend(metadata.fields);
+    if let Some(metadata) = &piece.metadata {
+        let news = metadata.fields.iter().map(|(key, value)| (key.clone(), value.clone()));
+        artifact.metadata.get_or_insert_with(Struct::default).fields.extend(news);
     }
-    for uri in piece.extensions {
-        if !artifact.extensions.contains(&uri) {
-            artifact.extensions.push(uri);
+    for uri in &piece.extensions {
+        if !artifact.extensions.contains(uri) {
+            artifact.extensions.push(uri.clone());
         }
     }
 }
