@@ -27,7 +27,7 @@ pub(super) struct MessageArgs {
 
     /// The task that the message belongs to
     #[arg(short, long, value_name = "ID")]
-    task: Option<String>,
+    pub(super) task: Option<String>,
 
     /// The conversation that the message belongs to
     #[arg(short, long, value_name = "ID")]

@@ -29,6 +29,10 @@ pub(super) struct Printer {
     line_open: bool,
     state: Option<TaskState>,
     task: Option<String>,
+    /// The first event answers a message to a task that was there before.
+    follows_up: bool,
+    /// The task as it came first, asking for what it may have got already.
+    held: Option<Task>,
 }
 
 impl Printer {
@@ -47,7 +51,15 @@ impl Printer {
             line_open: false,
             state: None,
             task: None,
+            follows_up: false,
+            held: None,
         }
+    }
+
+    /// For what comes of a message to a task that is there already. Agents begin with that task, and some with it as it
+    /// was before the message: its question is shown only if nothing else comes.
+    pub(super) fn of_follow_up(json: bool) -> Self {
+        Self { follows_up: true, ..Self::new(json) }
     }
 
     /// Writes one JSON document on a line.
@@ -63,7 +75,15 @@ impl Printer {
             self.note_state(event);
             return self.json(event);
         }
+        if let Some(mut before) = self.held.take() {
+            before.status = None;
+            self.task(&before)?;
+        }
         match &event.payload {
+            Some(Payload::Task(task)) if self.follows_up && self.task.is_none() && asks(task) => {
+                self.held = Some(task.clone());
+                Ok(())
+            }
             Some(Payload::Task(task)) => self.task(task),
             Some(Payload::Message(message)) => self.content(&parts::text(&message.parts)),
             Some(Payload::StatusUpdate(update)) => self.status(update.status.as_ref()),
@@ -94,6 +114,9 @@ impl Printer {
 
     /// Ends the output; tells what the last state means.
     pub(super) fn finish(mut self) -> io::Result<Exit> {
+        if let Some(task) = self.held.take() {
+            self.task(&task)?;
+        }
         self.end_line()?;
         self.out.flush()?;
         Ok(self.state.map_or(Exit::Done, Exit::of))
@@ -193,6 +216,10 @@ impl Printer {
 
 fn is_running(state: TaskState) -> bool {
     matches!(state, TaskState::Submitted | TaskState::Working)
+}
+
+fn asks(task: &Task) -> bool {
+    task.status.as_ref().is_some_and(|status| status.state() == TaskState::InputRequired)
 }
 
 /// Whether the status message of this state is what the agent has to say, and not how it is getting on.
@@ -330,5 +357,26 @@ mod tests {
         printer.event(&update(TaskState::InputRequired, Some("Which one?"))).unwrap();
         assert_eq!(printer.finish().unwrap(), Exit::NeedsClient);
         assert_eq!((out.text().as_str(), notes.text().as_str()), ("Which one?\n", "input-required\n"));
+    }
+
+    #[test]
+    fn a_question_that_was_answered_is_not_shown_again() {
+        let mut asking = task(TaskState::InputRequired, vec![]);
+        let Some(Payload::Task(first)) = &mut asking.payload else { unreachable!() };
+        first.status = Some(status(TaskState::InputRequired, Some("Which one?")));
+        for (then, wanted) in [
+            (vec![piece("a", "that one", false), update(TaskState::Completed, None)], "that one\n"),
+            (vec![update(TaskState::InputRequired, Some("Really?"))], "Really?\n"),
+            (vec![], "Which one?\n"),
+        ] {
+            let (printer, out, notes) = printer();
+            let mut printer = Printer { follows_up: true, ..printer };
+            for event in [&[asking.clone()], then.as_slice()].concat() {
+                printer.event(&event).unwrap();
+            }
+            printer.finish().unwrap();
+            assert_eq!(out.text(), wanted);
+            assert!(notes.text().starts_with("task t (context c)\n"), "{}", notes.text());
+        }
     }
 }

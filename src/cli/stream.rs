@@ -19,12 +19,15 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
     let request = args.message.request(false)?;
     let client = args.connect.client_with(args.message.idempotency_key.as_deref()).await?;
-    show(client.stream(request).await?, args.connect.json).await
+    let printer = match args.message.task {
+        Some(_) => Printer::of_follow_up(args.connect.json),
+        None => Printer::new(args.connect.json),
+    };
+    show(client.stream(request).await?, printer).await
 }
 
 /// Shows events to the end.
-pub(super) async fn show(mut events: Follow, json: bool) -> Result<Exit, Failure> {
-    let mut printer = Printer::new(json);
+pub(super) async fn show(mut events: Follow, mut printer: Printer) -> Result<Exit, Failure> {
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => printer.event(&event)?,

@@ -2,6 +2,7 @@
 
 use super::connect::Connect;
 use super::exit::{Exit, Failure};
+use super::print::Printer;
 use super::stream;
 
 /// Follow a task to its end
@@ -22,5 +23,5 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
     let client = args.connect.client().await?;
     let events = client.follow(&args.task, args.last_event_id.as_deref()).await?;
-    stream::show(events, args.connect.json).await
+    stream::show(events, Printer::new(args.connect.json)).await
 }

@@ -1,9 +1,11 @@
 """An agent served by other people's library on all three bindings. Prints its address, then serves until it is ended.
 
-It answers word by word, `ask` with a question, and waits between words where the message begins with `slow`."""
+It answers word by word, `ask` with a question, `say X` with a message X and no task, and waits between words where the
+message begins with `slow`."""
 
 import asyncio
 import socket
+import uuid
 
 import grpc
 import uvicorn
@@ -21,12 +23,17 @@ from starlette.applications import Starlette
 class Words(AgentExecutor):
     async def execute(self, context, queue):
         updater = TaskUpdater(queue, context.task_id, context.context_id)
+        words = context.get_user_input().split(" ")
+        if words[0] == "say":
+            parts = [a2a_pb2.Part(text=" ".join(words[1:]))]
+            message = a2a_pb2.Message(message_id=str(uuid.uuid4()), role=a2a_pb2.ROLE_AGENT, parts=parts)
+            await queue.enqueue_event(message)
+            return
         if not context.current_task:
             status = a2a_pb2.TaskStatus(state=a2a_pb2.TASK_STATE_SUBMITTED)
             task = a2a_pb2.Task(id=context.task_id, context_id=context.context_id, status=status)
             await queue.enqueue_event(task)
         await updater.start_work()
-        words = context.get_user_input().split(" ")
         if words[0] == "ask":
             await updater.requires_input(updater.new_agent_message([a2a_pb2.Part(text="which?")]))
             return
