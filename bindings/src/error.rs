@@ -81,6 +81,28 @@ pub struct Protocol {
     pub content_type_not_supported: &'static Kind,
 }
 
+// An error quotes what the client sent, and on gRPC it goes out in headers: peers break off a connection over more than 8 KiB
+// of them, with every call that it carries. So everything in an error has its limit, the same on every wire.
+
+/// The longest message, in bytes.
+const MAX_MESSAGE: usize = 512;
+/// The longest path of a field, or value of metadata, in bytes.
+const MAX_QUOTE: usize = 256;
+/// The longest description of what is wrong with a field, in bytes.
+const MAX_DESCRIPTION: usize = 400;
+/// The most that all violations together may hold, in bytes; those that do not fit are left out.
+const MAX_VIOLATIONS: usize = 2400;
+
+/// The beginning of a text that is too long.
+fn cut(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let end = (0..=limit - '…'.len_utf8()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// One field that is wrong, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
@@ -111,9 +133,13 @@ struct Inner {
 impl Error {
     /// An error of this kind with a message for the client.
     pub fn new(kind: &'static Kind, message: impl Into<Cow<'static, str>>) -> Self {
+        let message = match message.into() {
+            Cow::Owned(text) => Cow::Owned(cut(text, MAX_MESSAGE)),
+            fixed => fixed,
+        };
         Self(Box::new(Inner {
             kind,
-            message: message.into(),
+            message,
             metadata: Vec::new(),
             violations: Vec::new(),
             retry_after: None,
@@ -127,8 +153,18 @@ impl Error {
         Self::violations(vec![Violation { field: field.into(), description: description.into() }])
     }
 
-    /// Wrong fields: [`kinds::INVALID_PARAMS`] with all of them; the message names the first.
-    pub fn violations(violations: Vec<Violation>) -> Self {
+    /// Wrong fields: [`kinds::INVALID_PARAMS`] with as many of them as an answer can hold; the message names the first.
+    pub fn violations(mut violations: Vec<Violation>) -> Self {
+        let mut held = 0;
+        for (index, violation) in violations.iter_mut().enumerate() {
+            violation.field = cut(std::mem::take(&mut violation.field), MAX_QUOTE);
+            violation.description = cut(std::mem::take(&mut violation.description), MAX_DESCRIPTION);
+            held += violation.field.len() + violation.description.len();
+            if held > MAX_VIOLATIONS {
+                violations.truncate(index);
+                break;
+            }
+        }
         let message = match violations.first() {
             Some(v) if v.field.is_empty() => v.description.clone(),
             Some(v) => format!("{}: {}", v.field, v.description),
@@ -152,7 +188,7 @@ impl Error {
     /// Adds a key and value to `google.rpc.ErrorInfo`'s metadata.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl Into<String>) -> Self {
-        self.0.metadata.push((key, value.into()));
+        self.0.metadata.push((key, cut(value.into(), MAX_QUOTE)));
         self
     }
 
@@ -253,3 +289,40 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::testing::PROTOCOL;
+
+    #[test]
+    fn an_error_that_quotes_its_client_fits_in_headers() {
+        let long = "é\u{1f600}".repeat(10_000);
+        let violation = Violation { field: long.clone(), description: long.clone() };
+        let errors = [
+            Error::new(&kinds::INVALID_PARAMS, long.clone()).with("key", long.clone()),
+            Error::violations(vec![violation; 1000]).under("message"),
+            Error::violations(
+                (0..1000).map(|n| Violation { field: format!("a[{n}]"), description: "no".into() }).collect(),
+            ),
+        ];
+        for error in errors {
+            let details = crate::details::status(&error, &PROTOCOL).encode_to_vec();
+            // Base64 makes four bytes of three, percent-encoding three of one.
+            let headers = details.len() * 4 / 3 + error.message().len() * 3;
+            assert!(headers < 7_000, "{headers} bytes for {error:.60}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_is_still_text_and_the_first_violation_is_kept() {
+        assert_eq!(cut("abc".to_owned(), 3), "abc");
+        assert_eq!(cut("éééé".to_owned(), 6), "é…");
+        let error = Error::invalid("x".repeat(1000), "y".repeat(1000));
+        let [violation] = error.field_violations() else { panic!("one violation") };
+        assert!(violation.field.starts_with("xx") && violation.field.ends_with('…'));
+        assert!(error.message().starts_with("xx"));
+    }
+}

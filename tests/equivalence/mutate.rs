@@ -134,9 +134,15 @@ pub(crate) fn mutate(case: &mut Case, random: &mut Random) {
         14 => deep(case, random),
         15 => unknown(case, random),
         16 => snake(case, random),
-        17 if is_send(case) && random.below(4) == 0 => {
+        17 if is_send(case) && random.below(2) == 0 => {
             let long = random.pick(&["x", "é", "\n"]).repeat(random.pick(&[1_000, 40_000]));
-            set(case, random.pick(&["/message/parts/0/text", "/message/messageId"]), json!(long));
+            let places =
+                ["/message/parts/0/text", "/message/messageId", "/message/parts/0/mediaType", "/message/taskId"];
+            match random.below(places.len() + 1) {
+                // A path with a long name in it.
+                4 => set(case, "/metadata", json!({long: deeper(31, true)})),
+                at => set(case, places[at], json!(long)),
+            }
         }
         17 if case.rpc == "ListTasks" => token(case, random),
         _ => edit(case, random, |random, node| node.put(json!(random.pick(IDS)))),
@@ -221,7 +227,7 @@ fn parts(case: &mut Case, random: &mut Random) {
 fn deep(case: &mut Case, random: &mut Random) {
     let levels = random.pick(&[5, 29, 30, 31, 32, 33, 34, 40, 61, 62, 70]);
     let object = random.below(2) == 0;
-    let nested = (0..levels - 1).fold(json!({}), |inner, _| if object { json!({"a": inner}) } else { json!([inner]) });
+    let nested = deeper(levels, object);
     let place = match case.rpc.as_str() {
         rpc if rpc.starts_with("Send") => random.pick(&[
             "/metadata",
@@ -238,6 +244,10 @@ fn deep(case: &mut Case, random: &mut Random) {
     } else {
         set(case, place, if object { nested } else { json!({"a": nested}) });
     }
+}
+
+fn deeper(levels: usize, object: bool) -> Value {
+    (1..levels).fold(json!({}), |inner, _| if object { json!({"a": inner}) } else { json!([inner]) })
 }
 
 fn unknown(case: &mut Case, random: &mut Random) {
