@@ -15,7 +15,8 @@ const canceled = new Set();
 
 class Words {
   async execute({ taskId, contextId, task, userMessage }, bus) {
-    const said = (text) => Message.fromJSON({ messageId: crypto.randomUUID(), role: 'ROLE_AGENT', parts: [{ text }], taskId, contextId });
+    const mine = { role: 'ROLE_AGENT', taskId, contextId };
+    const said = (text) => Message.fromJSON({ ...mine, messageId: crypto.randomUUID(), parts: [{ text }] });
     const status = (state, message) => ({ state, message, timestamp: new Date().toISOString() });
     const update = (state, message) =>
       bus.publish(AgentEvent.statusUpdate({ taskId, contextId, status: status(state, message), metadata: undefined }));
@@ -36,7 +37,8 @@ class Words {
     for (const [at, word] of words.entries()) {
       if (canceled.has(taskId)) return;
       const artifact = { artifactId: 'a', parts: [{ text: `${word} ` }] };
-      bus.publish(AgentEvent.artifactUpdate(TaskArtifactUpdateEvent.fromJSON({ taskId, contextId, artifact, append: at > 0 })));
+      const piece = TaskArtifactUpdateEvent.fromJSON({ taskId, contextId, artifact, append: at > 0 });
+      bus.publish(AgentEvent.artifactUpdate(piece));
       if (words[0] === 'slow') await sleep(200);
     }
     update(TaskState.TASK_STATE_COMPLETED);
@@ -57,8 +59,9 @@ const listener = await new Promise((ready) => {
 });
 const url = `http://127.0.0.1:${listener.address().port}`;
 const grpcServer = new grpc.Server();
+const anyPort = ['127.0.0.1:0', grpc.ServerCredentials.createInsecure()];
 const grpcPort = await new Promise((ready, fail) => {
-  grpcServer.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, port) => (error ? fail(error) : ready(port)));
+  grpcServer.bindAsync(...anyPort, (error, port) => (error ? fail(error) : ready(port)));
 });
 const card = AgentCard.fromJSON({
   name: 'words',

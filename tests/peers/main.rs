@@ -1,5 +1,5 @@
 //! The official clients of other languages, unchanged, against the real binary: a test for each client and wire. What they
-//! do and expect is in `tests/interop/python_client.py` and `js_client.mjs`.
+//! do and expect is in `tests/interop`: `python_client.py` and `js_client.mjs`.
 
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests of the wire")]
 #[path = "../wire/support.rs"]
@@ -49,6 +49,7 @@ impl Servers {
     fn passes(&self, program: &str, script: &str, wire: &str) {
         let output = Command::new(program_of_setup(program))
             .arg(root().join("tests/interop").join(script))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
             .args([wire, &self.usual.url, &self.usual.admin, &self.brisk.url, &self.mute.url])
             .output()
             .expect("the script starts");
