@@ -16,12 +16,12 @@ use tricord_bindings::server::{ConnectionLimits, TlsError, acceptor, raise_open_
 
 use crate::agents::exec::Exec;
 use crate::agents::{Agent, AnyAgent, Conformance, Echo};
-use crate::card::{self, CardDocument};
+use crate::card::{self, Document, Signer, SigningError};
 use crate::config::{self, AgentKind, Config};
 use crate::engine::{self, AgentSpec, Engine};
 use crate::protocol;
 use crate::server::admin::{self, Admin};
-use crate::server::{Cards, OpenDoor, Server};
+use crate::server::{Cards, OpenDoor, Server, is_served};
 use crate::service::{Offer, Service};
 use crate::store::{Health, OpenError, Options, Store, StoreUrl};
 
@@ -78,6 +78,24 @@ pub enum LaunchError {
     /// Certificate or key cannot be used.
     #[error("server.tls: {0}")]
     Tls(#[from] TlsError),
+    /// A key cannot sign cards.
+    #[error("server.card_keys[{at}].key: {source}")]
+    CardKey {
+        /// Its place in the list.
+        at: usize,
+        /// What is wrong with it.
+        source: SigningError,
+    },
+    /// A card would name an address that the server answers otherwise.
+    #[error(
+        "server.base_path: the card of {agent} would name {url}, where the server has something else; choose another"
+    )]
+    NotServed {
+        /// The agent.
+        agent: String,
+        /// The address.
+        url: String,
+    },
     /// An agent cannot be started, or is named wrongly.
     #[error("agent: {0}")]
     Agent(String),
@@ -176,12 +194,13 @@ impl Launch {
             address: config.server.listen,
             source,
         })?;
+        let public_url = config.public_url(address);
+        let signer = signer(&config, &public_url)?;
+        let (offers, cards) = offers(&config, &public_url, &signer)?;
         let options = Options { url: config.store.url.clone(), keep_finished: config.store.keep_finished };
         let store = tokio::task::spawn_blocking(move || Store::open(&options)).await;
         let store = store.map_err(|e| LaunchError::Agent(e.to_string()))??;
         let engine = Engine::start(store, agents.specs, limits(&config.limits))?;
-        let public_url = config.public_url(address);
-        let (offers, cards) = offers(&config, &public_url);
         let service = Service::new(engine.clone(), offers, &config.default_agent);
         let server = Server::builder(Arc::new(service))
             .protocol(if config.protocol.assume_version.is_some() {
@@ -192,8 +211,11 @@ impl Launch {
             .settings(settings(&config))
             .connections(ConnectionLimits { keep_alive: config.server.keep_alive, ..ConnectionLimits::default() })
             .base_path(config.server.base_path.clone())
-            .cors(&config.server.cors_origins)
+            .cors(&config.server.cors_origins, config.server.cors_credentials)
+            .trusted_proxies(config.server.trusted_proxies.clone())
             .cards(cards)
+            .keys(signer.public())
+            .max_age(config.server.card_max_age)
             .ready(readiness(&engine))
             .build(OpenDoor)
             .map_err(|error| LaunchError::Reflection(error.to_string()))?;
@@ -342,19 +364,31 @@ impl Agents {
     }
 }
 
-fn offers(config: &Config, public_url: &str) -> (Vec<Offer>, Cards) {
+/// What signs cards. Signatures say where its keys are if the server knows its own address.
+fn signer(config: &Config, public_url: &str) -> Result<Signer, LaunchError> {
+    let published = || format!("{public_url}{}{}", config.server.base_path, protocol::KEYS_PATH);
+    let jku = config.server.public_url.is_some().then(published);
+    Signer::from_config(&config.server.card_keys, jku).map_err(|(at, source)| LaunchError::CardKey { at, source })
+}
+
+fn offers(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<Offer>, Cards), LaunchError> {
     let now = SystemTime::now();
     let mut documents = HashMap::new();
     let mut offers = Vec::new();
     for agent in &config.agents {
-        let card = card::card(config, agent, public_url);
-        documents.insert(agent.name.clone(), Arc::new(CardDocument::new(&card, now)));
+        let mut card = card::card(config, agent, public_url);
+        let mut interfaces = card.supported_interfaces.iter();
+        if let Some(lost) = interfaces.find(|at| !is_served(at, public_url, &config.server.base_path)) {
+            return Err(LaunchError::NotServed { agent: agent.name.clone(), url: lost.url.clone() });
+        }
+        signer.sign(&mut card).map_err(|source| LaunchError::CardKey { at: 0, source })?;
+        documents.insert(agent.name.clone(), Arc::new(Document::new(&card, now)));
         let dedupe_message_id = agent.dedupe_message_id;
         offers.push(Offer { name: agent.name.as_str().into(), card, dedupe_message_id });
     }
     let default = config.default_agent.clone();
     let cards: Cards = Arc::new(move |agent| documents.get(agent.unwrap_or(&default)).cloned());
-    (offers, cards)
+    Ok((offers, cards))
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, LaunchError> {

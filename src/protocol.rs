@@ -11,6 +11,10 @@ pub const ABSENT_VERSION: &str = "0.3";
 pub const MEDIA_TYPE: &str = "application/a2a+json";
 /// Where an agent's card is found (§8.2).
 pub const CARD_PATH: &str = "/.well-known/agent-card.json";
+/// Where older clients look for it.
+pub const OLD_CARD_PATH: &str = "/.well-known/agent.json";
+/// Where the keys are published that cards are signed with.
+pub const KEYS_PATH: &str = "/.well-known/jwks.json";
 
 /// A2A as this server speaks it.
 pub static PROTOCOL: Protocol = protocol(ABSENT_VERSION);

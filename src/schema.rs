@@ -23,3 +23,6 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 
 /// The HTTP+JSON wire as an OpenAPI 3.1 document.
 pub const OPENAPI: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
+
+/// The JSON-RPC wire as an OpenRPC 1.3 document.
+pub const OPENRPC: &str = include_str!(concat!(env!("OUT_DIR"), "/openrpc.json"));

@@ -1,34 +1,22 @@
-//! Agent cards: what clients read before they call, made from what is really served.
+//! Agent cards: what clients read before they call, made from what is really served; and other people's cards, judged.
 
-use std::time::SystemTime;
+mod canonical;
+mod document;
+mod jwk;
+mod lint;
+mod sign;
+mod verify;
 
-use bytes::Bytes;
-use ring::digest;
+pub use canonical::{Form, canonicalize};
+pub use document::Document;
+pub use jwk::{ALGORITHMS, Jwk, JwkSet, KeyError};
+pub use lint::{Finding, Level, lint};
+pub use sign::{Signer, SigningError, SigningKey};
+pub use verify::{Coverage, Flaw, Header, SignedCard};
 
 use crate::config::{self, Config};
 use crate::protocol::VERSION;
 use crate::schema::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentProvider, AgentSkill};
-
-/// A card as it is served.
-#[derive(Debug, Clone)]
-pub struct CardDocument {
-    /// The card as ProtoJSON.
-    pub json: Bytes,
-    /// The `ETag`, quotes included: of the same bytes always the same.
-    pub etag: String,
-    /// The `Last-Modified`.
-    pub last_modified: SystemTime,
-}
-
-impl CardDocument {
-    /// Writes a card down.
-    pub fn new(card: &AgentCard, last_modified: SystemTime) -> Self {
-        let json = serde_json::to_vec(card).unwrap_or_default();
-        let hash = digest::digest(&digest::SHA256, &json);
-        let hex: String = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { json: json.into(), etag: format!("\"{hex}\""), last_modified }
-    }
-}
 
 /// The card of one agent. `public_url` is what [`Config::public_url`] gives for the bound address.
 ///
@@ -103,6 +91,8 @@ fn skill(skill: &config::Skill) -> AgentSkill {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
     use crate::config::Sources;
 
@@ -138,7 +128,7 @@ mod tests {
     #[test]
     fn the_document_has_every_required_key_and_a_tag_of_its_content() {
         let cards = cards("");
-        let document = CardDocument::new(&cards[0], SystemTime::UNIX_EPOCH);
+        let document = Document::new(&cards[0], SystemTime::UNIX_EPOCH);
         let json: serde_json::Value = serde_json::from_slice(&document.json).unwrap();
         for key in [
             "name",
@@ -154,8 +144,8 @@ mod tests {
         }
         assert_eq!(json["capabilities"], serde_json::json!({"streaming": true, "pushNotifications": false}));
         assert_eq!(document.etag.len(), 34);
-        assert_eq!(document.etag, CardDocument::new(&cards[0], SystemTime::now()).etag);
+        assert_eq!(document.etag, Document::new(&cards[0], SystemTime::now()).etag);
         let other = AgentCard { name: "other".into(), ..cards[0].clone() };
-        assert_ne!(document.etag, CardDocument::new(&other, SystemTime::now()).etag);
+        assert_ne!(document.etag, Document::new(&other, SystemTime::now()).etag);
     }
 }

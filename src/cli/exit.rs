@@ -17,8 +17,8 @@ use crate::store::OpenError;
 pub(super) enum Exit {
     /// Done.
     Done = 0,
-    /// The task failed, was rejected or canceled.
-    TaskFailed = 1,
+    /// The task failed, was rejected or canceled; or what was checked is not right.
+    Failed = 1,
     /// Wrong usage or configuration.
     Usage = 2,
     /// The server answered an error, or what it may not.
@@ -33,7 +33,7 @@ impl Exit {
     /// What a task in this state means to whoever waited for it.
     pub(super) fn of(state: TaskState) -> Self {
         match state {
-            TaskState::Failed | TaskState::Rejected | TaskState::Canceled => Exit::TaskFailed,
+            TaskState::Failed | TaskState::Rejected | TaskState::Canceled => Exit::Failed,
             TaskState::InputRequired | TaskState::AuthRequired => Exit::NeedsClient,
             _ => Exit::Done,
         }
@@ -51,6 +51,11 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self { exit, text: text.into() }
+    }
+
+    /// What to tell.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(super) fn usage(text: impl Into<String>) -> Self {

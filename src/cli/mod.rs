@@ -31,7 +31,7 @@ use exit::{Exit, Failure};
     version,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 done; 1 the task failed, was rejected or canceled; 2 wrong usage or configuration; 3 the server answered \
+Exit codes: 0 done; 1 the task failed, was rejected or canceled, or what was checked is not right; 2 wrong usage or configuration; 3 the server answered \
 an error; 4 the server was not reached; 5 the task needs input or authorisation."
 )]
 struct Cli {
@@ -64,7 +64,7 @@ pub fn main() -> ExitCode {
         Command::List(args) => wait(args.connect.limit(), list::run(args)),
         Command::Cancel(args) => wait(args.connect.limit(), cancel::run(args)),
         Command::Subscribe(args) => wait(args.connect.limit(), subscribe::run(args)),
-        Command::Card(args) => wait(args.connect.limit(), card::run(args)),
+        Command::Card(args) => wait(args.limit(), card::run(args)),
         Command::CheckConfig(args) => check_config::run(args),
         Command::Store(args) => store::run(args),
         Command::Completions(args) => completions::run(args),

@@ -336,7 +336,7 @@ mod tests {
         for event in &events {
             printer.event(event).unwrap();
         }
-        assert_eq!(printer.finish().unwrap(), Exit::TaskFailed);
+        assert_eq!(printer.finish().unwrap(), Exit::Failed);
         assert_eq!(out.text(), "one two three\n");
         assert_eq!(notes.text(), "task t (context c)\nworking\nfailed\n");
     }

@@ -72,7 +72,7 @@ fn check(out: &mut impl io::Write, url: &StoreUrl) -> Result<Exit, Failure> {
         writeln!(out, "{problem}")?;
     }
     writeln!(out, "{} tasks, {} records, {} problems", report.tasks, report.records, report.problem_count)?;
-    Ok(if report.is_sound() { Exit::Done } else { Exit::TaskFailed })
+    Ok(if report.is_sound() { Exit::Done } else { Exit::Failed })
 }
 
 fn stats(out: &mut impl io::Write, url: &StoreUrl, json: bool) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! Finding an agent by its address: reading the card, and whom to trust with the caller's credentials.
 
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, Uri};
 use std::time::Duration;
@@ -82,15 +83,24 @@ pub enum ConnectError {
 /// # Errors
 /// When nobody answers, or not with a card.
 pub async fn read_card(http: &HttpClient, url: &str, settings: &Settings) -> Result<(AgentCard, String), ConnectError> {
-    let address = card_address(url);
-    let wait = settings.options.wait().unwrap_or(CARD_TIMEOUT);
-    let json = http.get(&address, settings.headers.clone(), Some(wait)).await?;
+    let (json, address) = fetch_card(http, url, settings).await?;
     let not_a_card = |why: String| ConnectError::NotACard { url: address.clone(), why };
     let card: AgentCard = proto_json::decode(&json).map_err(|error| not_a_card(error.to_string()))?;
     if card.name.is_empty() && card.supported_interfaces.is_empty() {
         return Err(not_a_card("it has neither a name nor interfaces".to_owned()));
     }
     Ok((card, address))
+}
+
+/// Reads what is at a card's address, whatever it is; gives it with the address that it was read from.
+///
+/// # Errors
+/// When nobody answers with a document.
+pub async fn fetch_card(http: &HttpClient, url: &str, settings: &Settings) -> Result<(Bytes, String), ClientError> {
+    let address = card_address(url);
+    let wait = settings.options.wait().unwrap_or(CARD_TIMEOUT);
+    let json = http.get(&address, settings.headers.clone(), Some(wait)).await?;
+    Ok((json, address))
 }
 
 /// An address that ends like a document is the card's own; any other is the agent's.

@@ -23,7 +23,7 @@ use crate::schema::{
 };
 
 pub use choose::{Binding, Choice};
-pub use discover::{ConnectError, Settings, read_card};
+pub use discover::{ConnectError, Settings, fetch_card, read_card};
 pub use follow::Follow;
 
 /// An agent that was found.

@@ -11,7 +11,7 @@ use super::value::{Secret, duration, link};
 use super::{Agent, AgentKind, Card, Exec, Extension, OnRestart, Provider, Skill};
 
 /// First segments of paths that the server itself answers; an agent of that name could not be reached.
-const ROUTE_WORDS: [&str; 15] = [
+const ROUTE_WORDS: [&str; 16] = [
     ".",
     "..",
     ".well-known",
@@ -23,6 +23,7 @@ const ROUTE_WORDS: [&str; 15] = [
     "message",
     "metrics",
     "openapi.json",
+    "openrpc.json",
     "readyz",
     "rpc",
     "tasks",

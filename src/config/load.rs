@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::problem::{Origin, Problem, Problems};
 use super::section::{Section, Sink, boolean, choice, count, parsed, size, text, texts};
 use super::tree::{self, Node, Table, Value};
-use super::value::{address, duration, web_address};
-use super::{Admin, Config, Limits, Log, LogFormat, ProtocolOptions, Server, Store, StoreUrl, Tls, agents};
+use super::value::{Network, Secret, address, duration, web_address};
+use super::{Admin, CardKey, Config, Limits, Log, LogFormat, ProtocolOptions, Server, Store, StoreUrl, Tls, agents};
 
 /// What begins the names of environment variables.
 const PREFIX: &str = "TRICORD_";
@@ -145,7 +145,7 @@ impl Sources {
 fn read(mut root: Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Config {
     let mut server = root.section("server");
     let named_default = server.get("default_agent", text);
-    let read_server = read_server(&mut server);
+    let read_server = read_server(&mut server, env);
     let admin = read_admin(root.section("admin"));
     let limits = read_limits(root.section("limits"));
     let store = read_store(root.section("store"));
@@ -169,12 +169,21 @@ fn read(mut root: Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Config {
     Config { server: read_server, admin, limits, store, protocol, log, agents, default_agent }
 }
 
-fn read_server(server: &mut Section<'_>) -> Server {
+fn read_server(server: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Server {
     let listen = server.get("listen", parsed(address)).unwrap_or_else(|| ([127, 0, 0, 1], 8080).into());
     let public_url = server.get("public_url", parsed(web_address));
     let base_path = server.get("base_path", base_path).unwrap_or_default();
     let tls = server.has("tls").then(|| read_tls(server.section("tls"))).flatten();
+    let card_max_age = server.get("card_max_age", parsed(duration)).unwrap_or(Duration::from_secs(300));
+    let keys = server.sections("card_keys").unwrap_or_default();
+    let card_keys = keys.into_iter().filter_map(|key| read_card_key(key, env)).collect();
     let cors_origins = server.get("cors_origins", origins).unwrap_or_default();
+    let cors_credentials = server.get("cors_credentials", boolean).unwrap_or(false);
+    if cors_credentials && cors_origins.iter().any(|origin| origin == "*") {
+        server.problem("cors_credentials", "cannot be with \"*\" in cors_origins: name the origins");
+    }
+    let networks = |value: &Value| texts(value)?.iter().map(|text| text.parse::<Network>()).collect();
+    let trusted_proxies = server.get("trusted_proxies", networks).unwrap_or_default();
     let ping_interval = server.get("ping_interval", parsed(duration)).unwrap_or(Duration::from_secs(4));
     let some_time = |text: &str| match duration(text)? {
         Duration::ZERO => Err("0 is no time: a peer that is gone would never be noticed".to_owned()),
@@ -188,7 +197,11 @@ fn read_server(server: &mut Section<'_>) -> Server {
         public_url,
         base_path,
         tls,
+        card_max_age,
+        card_keys,
         cors_origins,
+        cors_credentials,
+        trusted_proxies,
         ping_interval: Some(ping_interval).filter(|d| !d.is_zero()),
         keep_alive,
         grace,
@@ -209,6 +222,18 @@ fn base_path(value: &Value) -> Result<String, String> {
         Some(rest) if rest.split('/').all(segment) => Ok(path.to_owned()),
         _ => Err(format!("{path:?} is no path: write it like \"/v1/a2a\", with letters, digits, - . _ ~ only")),
     }
+}
+
+fn read_card_key(mut key: Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Option<CardKey> {
+    let secret = |text: &str| {
+        let how =
+            "takes \"file:PATH\" or \"env:NAME\", a private key in PEM: it does not belong into the configuration";
+        Secret::resolve(text, env).unwrap_or_else(|| Err(how.to_owned()))
+    };
+    let read = key.required("key", parsed(secret));
+    let kid = key.get("kid", text);
+    key.finish();
+    Some(CardKey { key: read?, kid })
 }
 
 fn read_tls(mut tls: Section<'_>) -> Option<Tls> {

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use crate::store::StoreUrl;
 pub use load::Sources;
 pub use problem::{Problem, Problems};
-pub use value::Secret;
+pub use value::{Network, Secret};
 
 /// Reads a duration as the file has it: a whole number and ms, s, m, h or d.
 ///
@@ -70,14 +70,32 @@ pub struct Server {
     pub base_path: String,
     /// `tls`: certificate and key, if the port speaks TLS.
     pub tls: Option<Tls>,
+    /// `card_max_age`: how long clients and caches may keep a card without asking again.
+    pub card_max_age: Duration,
+    /// `card_keys`: what cards are signed with; every key signs every card.
+    pub card_keys: Vec<CardKey>,
     /// `cors_origins`: web origins whose pages may call, or `*`; none by default.
     pub cors_origins: Vec<String>,
+    /// `cors_credentials`: whether pages of these origins may call with the cookies that the browser holds; never with
+    /// `*`.
+    pub cors_credentials: bool,
+    /// `trusted_proxies`: who is believed when it says whose request it passes on (`X-Forwarded-For`). Only logs show it.
+    pub trusted_proxies: Vec<Network>,
     /// `ping_interval`: silence on an event stream after which a comment is sent; `None` for never.
     pub ping_interval: Option<Duration>,
     /// `keep_alive`: how often an HTTP/2 peer is asked whether it is there, and how long it has to answer; not 0.
     pub keep_alive: Duration,
     /// `grace`: how long runs may go on after a SIGTERM.
     pub grace: Duration,
+}
+
+/// `[[server.card_keys]]`: a key that cards are signed with.
+#[derive(Debug, Clone)]
+pub struct CardKey {
+    /// `key`: the private key, P-256 or Ed25519, as PKCS#8 in PEM.
+    pub key: Secret,
+    /// `kid`: its name in signatures; its thumbprint (RFC 7638) by default.
+    pub kid: Option<String>,
 }
 
 /// `[server.tls]`: PEM files.
@@ -316,6 +334,15 @@ impl Config {
             warnings.push(
                 "server.public_url is not set: cards advertise 127.0.0.1, which no other machine can reach".to_owned(),
             );
+        }
+        if let Some(url) = &self.server.public_url
+            && !self.server.base_path.is_empty()
+            && url.ends_with(&self.server.base_path)
+        {
+            warnings.push(format!(
+                "server.public_url ends with server.base_path: cards advertise {url}{}, the path twice",
+                self.server.base_path
+            ));
         }
         if self.store.url == StoreUrl::Memory {
             warnings.push("store.url is memory: tasks are gone when the server stops".to_owned());

@@ -1,8 +1,9 @@
 //! Values that TOML has no words for: durations, sizes, secrets, addresses, web addresses.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A value that must not show: it comes from `env:NAME` or `file:PATH` and prints as `…`.
@@ -37,6 +38,43 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
+    }
+}
+
+/// A network, or a single address: `10.0.0.0/8`, `::1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    /// How many leading bits are the network's.
+    bits: u32,
+}
+
+impl Network {
+    /// Whether the address is in it. An IPv4 address that comes as IPv6 is the IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let masked = |value: u128, width: u32| if self.bits == 0 { 0 } else { value >> (width - self.bits) };
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                masked(network.to_bits().into(), 32) == masked(address.to_bits().into(), 32)
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                masked(network.to_bits(), 128) == masked(address.to_bits(), 128)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no network: write \"10.0.0.0/8\", \"192.0.2.1\" or \"fd00::/8\"");
+        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse).ok().filter(|bits| *bits <= most).ok_or_else(wrong)?;
+        Ok(Self { address, bits })
     }
 }
 
@@ -140,6 +178,18 @@ mod tests {
         assert_eq!(size("2 kB"), Ok(2000));
         for wrong in ["", "MiB", "64mib", "-1B", "18446744073709551615GiB"] {
             assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn networks_hold_the_addresses_that_share_their_bits() {
+        let holds =
+            |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
+        assert!(holds("10.0.0.0/8", "10.200.1.1") && holds("10.0.0.0/8", "::ffff:10.1.1.1") && holds("::1", "::1"));
+        assert!(holds("0.0.0.0/0", "192.0.2.1") && holds("fd00::/8", "fdff::1") && holds("192.0.2.1", "192.0.2.1"));
+        assert!(!holds("10.0.0.0/8", "11.0.0.1") && !holds("0.0.0.0/0", "::1") && !holds("192.0.2.1", "192.0.2.2"));
+        for wrong in ["", "proxy", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129", "10.0.0.0/-1"] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
     }
 

@@ -1,38 +1,48 @@
 //! One port for everything: gRPC, JSON-RPC, HTTP+JSON, cards, probes.
 //!
-//! A request is told apart by its head alone. `content-type: application/grpc` is gRPC; a few paths stand outside the
+//! A request is told apart by its head alone. `content-type: application/grpc` is gRPC, or gRPC-Web; a few paths stand outside the
 //! schema (`routes`); a POST of an endpoint is JSON-RPC; everything else is HTTP+JSON.
 
 pub(crate) mod admin;
 mod aside;
+mod client;
 mod cors;
+mod documents;
 mod door;
+mod grpc_web;
 mod routes;
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response};
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode, Uri};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use tracing::Instrument as _;
 use tricord_bindings::body::BoxError;
 use tricord_bindings::error::kinds;
+use tricord_bindings::host::ACCESS;
 use tricord_bindings::http_json::refuse;
 use tricord_bindings::jsonrpc::JsonRpc;
 use tricord_bindings::server::{ConnectionLimits, Drain, Handler, Port};
 use tricord_bindings::{Body, CallCount, Door, Error, Host, Protocol, Settings};
 
+use crate::card::{Document, JwkSet};
+use crate::config::Network;
 use crate::protocol::PROTOCOL;
-use crate::schema::{A2aService, grpc, http_json, jsonrpc, service};
+use crate::schema::{self, A2aService, grpc, http_json, jsonrpc, service};
 use aside::Aside;
 use cors::Cors;
 use routes::Place;
 
 pub use door::OpenDoor;
 pub use routes::Cards;
+pub(crate) use routes::is_served;
 
 /// What a server is made of. Everything but the service has a default.
 pub struct Builder<S> {
@@ -42,7 +52,10 @@ pub struct Builder<S> {
     connections: ConnectionLimits,
     base_path: String,
     cards: Cards,
+    keys: JwkSet,
+    max_age: Duration,
     cors: Cors,
+    proxies: Vec<Network>,
     ready: watch::Receiver<bool>,
 }
 
@@ -88,10 +101,32 @@ impl<S: A2aService> Builder<S> {
         self
     }
 
-    /// The web origins whose pages may call, or `*`; none by default.
+    /// The keys that cards are signed with, to be published; none by default.
     #[must_use]
-    pub fn cors(mut self, origins: &[String]) -> Self {
-        self.cors = Cors::new(origins);
+    pub fn keys(mut self, keys: JwkSet) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// How long cards and other documents may be kept without asking again; five minutes by default.
+    #[must_use]
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.max_age = max_age;
+        self
+    }
+
+    /// The web origins whose pages may call, or `*`; none by default. With `credentials` they may send the cookies that
+    /// the browser holds, which `*` never may.
+    #[must_use]
+    pub fn cors(mut self, origins: &[String], credentials: bool) -> Self {
+        self.cors = Cors::new(origins, credentials);
+        self
+    }
+
+    /// The proxies that are believed when they say whose request they pass on, for logs; none by default.
+    #[must_use]
+    pub fn trusted_proxies(mut self, proxies: Vec<Network>) -> Self {
+        self.proxies = proxies;
         self
     }
 
@@ -108,6 +143,7 @@ impl<S: A2aService> Builder<S> {
     /// When the schema's descriptors are refused by the reflection service.
     pub fn build(self, door: impl Door) -> Result<Server<S>, tonic_reflection::server::Error> {
         let host = service::host(self.service, self.protocol, door, self.settings);
+        let now = SystemTime::now();
         Ok(Server(Arc::new(Inner {
             jsonrpc: jsonrpc::methods(&host),
             aside: Aside::new()?,
@@ -115,7 +151,12 @@ impl<S: A2aService> Builder<S> {
             connections: self.connections,
             base_path: self.base_path,
             cards: self.cards,
+            keys: (!self.keys.keys.is_empty()).then(|| Document::new(&self.keys, now)),
+            openapi: Document::of(schema::OPENAPI, now),
+            openrpc: Document::of(schema::OPENRPC, now),
+            max_age: self.max_age,
             cors: self.cors,
+            proxies: self.proxies,
             ready: self.ready,
             drain: Drain::new(),
         })))
@@ -132,7 +173,12 @@ struct Inner<S> {
     connections: ConnectionLimits,
     base_path: String,
     cards: Cards,
+    keys: Option<Document>,
+    openapi: Document,
+    openrpc: Document,
+    max_age: Duration,
     cors: Cors,
+    proxies: Vec<Network>,
     ready: watch::Receiver<bool>,
     drain: Drain,
 }
@@ -159,7 +205,10 @@ impl<S: A2aService> Server<S> {
             connections: ConnectionLimits::default(),
             base_path: String::new(),
             cards: Arc::new(|_| None),
+            keys: JwkSet::default(),
+            max_age: Duration::from_secs(300),
             cors: Cors::default(),
+            proxies: Vec::new(),
             // A receiver whose sender is gone keeps its last value.
             ready: watch::channel(true).1,
         }
@@ -204,17 +253,23 @@ impl<S: A2aService> Server<S> {
         self.0.drain.connections()
     }
 
-    /// Answers one request, as if it had come by a connection.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    /// Answers one request, as if it had come by a connection of this peer.
+    pub async fn answer<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError> + Send,
     {
         let grant = self.0.cors.of(request.headers());
         let is_head = request.method() == Method::HEAD;
+        // Around the span of the call itself, which knows nothing of connections.
+        let span = tracing::info_span!(target: ACCESS, "request", client = tracing::field::Empty);
+        if !span.is_disabled() {
+            let client = client::address(peer, request.headers(), &self.0.proxies);
+            span.record("client", tracing::field::display(client));
+        }
         let mut response = match self.0.cors.preflight(request.method(), request.headers()) {
             Some(response) => return response,
-            None => self.dispatch(request).await,
+            None => self.dispatch(request).instrument(span).await,
         };
         if let Some(grant) = grant {
             grant.add(&mut response);
@@ -228,22 +283,28 @@ impl<S: A2aService> Server<S> {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError> + Send,
     {
-        let Inner { host, jsonrpc, aside, base_path, cards, ready, drain, .. } = &*self.0;
+        let Inner { host, jsonrpc, base_path, cards, ready, drain, max_age, .. } = &*self.0;
         if is_grpc(&request) {
-            if request.uri().path().starts_with(grpc::PREFIX) {
-                return Box::pin(grpc::serve(host, request)).await;
-            }
-            return Box::pin(aside.serve(request)).await;
+            return Box::pin(self.grpc(request)).await;
         }
         let (head, body) = request.into_parts();
         let path = head.uri.path();
-        let below = path.strip_prefix(base_path.as_str()).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let below = routes::below(path, base_path);
+        let document = |document: &Document| documents::answer(&head.method, &head.headers, document, *max_age);
         match Place::of(path, below) {
             Place::Live => routes::probe(&head.method, true),
             Place::Ready => routes::probe(&head.method, *ready.borrow() && !drain.has_begun()),
-            Place::OpenApi => routes::openapi(&head.method),
+            Place::OpenApi => document(&self.0.openapi),
+            Place::OpenRpc => document(&self.0.openrpc),
+            Place::Keys => match &self.0.keys {
+                Some(keys) => document(keys),
+                None => {
+                    let error = Error::new(&kinds::METHOD_NOT_FOUND, "cards are not signed here");
+                    refuse(host, &head.headers, &error)
+                }
+            },
             Place::Card(agent) => match cards(agent.as_deref()) {
-                Some(card) => routes::card(&head.method, &head.headers, &card),
+                Some(card) => document(&card),
                 None => {
                     let error = Error::new(&kinds::METHOD_NOT_FOUND, "no agent of this name is served here");
                     refuse(host, &head.headers, &error)
@@ -264,11 +325,47 @@ impl<S: A2aService> Server<S> {
             }
         }
     }
+
+    async fn grpc<B>(&self, mut request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        without_base_path(&mut request, &self.0.base_path);
+        if grpc_web::take(&mut request) {
+            return grpc_web::answer(request, |request| self.plain_grpc(request)).await;
+        }
+        self.plain_grpc(request).await
+    }
+
+    async fn plain_grpc<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let Inner { host, aside, .. } = &*self.0;
+        if request.uri().path().starts_with(grpc::PREFIX) {
+            return grpc::serve(host, request).await;
+        }
+        aside.serve(request).await
+    }
+}
+
+/// gRPC below the base path is gRPC too: clients that were given one address put all their paths behind it.
+fn without_base_path<B>(request: &mut Request<B>, base_path: &str) {
+    let Some(path) = routes::below(request.uri().path(), base_path).filter(|_| !base_path.is_empty()) else { return };
+    if let Ok(path) = PathAndQuery::try_from(path) {
+        let mut parts = request.uri().clone().into_parts();
+        parts.path_and_query = Some(path);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
 }
 
 impl<S: A2aService> Handler for Server<S> {
-    async fn handle(&self, request: Request<hyper::body::Incoming>) -> Response<Body> {
-        self.answer(request).await
+    async fn handle(&self, request: Request<hyper::body::Incoming>, peer: SocketAddr) -> Response<Body> {
+        self.answer(request, peer.ip()).await
     }
 }
 
@@ -280,7 +377,8 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
 /// The answer to HEAD: everything but the body, whose length is told.
 fn without_body(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
-    if let Some(length) = http_body::Body::size_hint(&body).exact() {
+    let has_none = matches!(head.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT);
+    if let Some(length) = http_body::Body::size_hint(&body).exact().filter(|_| !has_none) {
         head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
     }
     Response::from_parts(head, Body::empty())

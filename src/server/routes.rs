@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Response, StatusCode};
 use tricord_bindings::Body;
 use tricord_bindings::query::Path;
 
-use crate::card::CardDocument;
-use crate::protocol::CARD_PATH;
+use crate::card::Document;
+use crate::protocol::{CARD_PATH, KEYS_PATH, OLD_CARD_PATH};
+use crate::schema::AgentInterface;
 use crate::schema::http_json::{ACTIONS, WORDS};
 
 /// Gives the card of an agent, or of the default one; `None` when there is no such agent.
-pub type Cards = Arc<dyn Fn(Option<&str>) -> Option<Arc<CardDocument>> + Send + Sync>;
-
-/// For how long a card may be kept by who read it.
-const CARD_MAX_AGE: &str = "public, max-age=300";
+pub type Cards = Arc<dyn Fn(Option<&str>) -> Option<Arc<Document>> + Send + Sync>;
 
 /// What a path outside the schema means.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +24,10 @@ pub(super) enum Place<'a> {
     Ready,
     /// The HTTP+JSON wire, described.
     OpenApi,
+    /// The JSON-RPC wire, described.
+    OpenRpc,
+    /// The keys that cards are signed with.
+    Keys,
     /// A card: of the default agent, or of this one.
     Card(Option<std::borrow::Cow<'a, str>>),
     /// JSON-RPC, if it is a POST: of any agent, or of this one.
@@ -41,7 +43,8 @@ impl<'a> Place<'a> {
             "/livez" => return Place::Live,
             "/readyz" => return Place::Ready,
             // Clients that know only the host look here, whatever the base path is.
-            CARD_PATH => return Place::Card(None),
+            CARD_PATH | OLD_CARD_PATH => return Place::Card(None),
+            KEYS_PATH => return Place::Keys,
             _ => {}
         }
         let Some(below) = below else { return Place::Schema };
@@ -54,10 +57,33 @@ impl<'a> Place<'a> {
         let segments = split.segments();
         match &segments[..split.len()] {
             ["openapi.json"] => Place::OpenApi,
-            [".well-known", "agent-card.json"] => Place::Card(None),
-            [agent, ".well-known", "agent-card.json"] => Place::Card(Some((*agent).to_owned().into())),
+            ["openrpc.json"] => Place::OpenRpc,
+            [".well-known", "jwks.json"] => Place::Keys,
+            [".well-known", "agent-card.json" | "agent.json"] => Place::Card(None),
+            [agent, ".well-known", "agent-card.json" | "agent.json"] => Place::Card(Some((*agent).to_owned().into())),
             [agent] if is_name(agent) => Place::JsonRpc(Some((*agent).to_owned().into())),
             _ => Place::Schema,
+        }
+    }
+}
+
+/// What follows the base path, where a path is below it.
+pub(super) fn below<'a>(path: &'a str, base_path: &str) -> Option<&'a str> {
+    path.strip_prefix(base_path).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether an interface of a card is answered at the address that the card has, where `public_url` is the address of the
+/// server's root.
+pub(crate) fn is_served(interface: &AgentInterface, public_url: &str, base_path: &str) -> bool {
+    let is = |path: &str, place: Place<'_>| Place::of(path, below(path, base_path)) == place;
+    let path = interface.url.strip_prefix(public_url);
+    match interface.protocol_binding.as_str() {
+        // gRPC has its own paths, whatever the base path is.
+        "GRPC" => true,
+        "JSONRPC" => path.is_some_and(|path| is(path, Place::JsonRpc(None))),
+        _ => {
+            let tenant = if interface.tenant.is_empty() { String::new() } else { format!("/{}", interface.tenant) };
+            path.is_some_and(|path| is(&format!("{path}{tenant}/message:send"), Place::Schema))
         }
     }
 }
@@ -80,45 +106,8 @@ pub(super) fn probe(method: &Method, well: bool) -> Response<Body> {
     response
 }
 
-/// Answers with the OpenAPI document.
-pub(super) fn openapi(method: &Method) -> Response<Body> {
-    read_only(method, || {
-        let mut response = Response::new(Body::from(crate::schema::OPENAPI));
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        response
-    })
-}
-
-/// Answers with a card, or with the news that it has not changed.
-pub(super) fn card(method: &Method, headers: &HeaderMap, card: &CardDocument) -> Response<Body> {
-    read_only(method, || {
-        let mut response = Response::new(Body::empty());
-        if is_known(headers, &card.etag) {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-        } else {
-            *response.body_mut() = Body::from(card.json.clone());
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        let headers = response.headers_mut();
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static(CARD_MAX_AGE));
-        let modified = httpdate::fmt_http_date(card.last_modified);
-        for (name, value) in [(ETAG, card.etag.as_str()), (LAST_MODIFIED, modified.as_str())] {
-            if let Ok(value) = HeaderValue::from_str(value) {
-                headers.insert(name, value);
-            }
-        }
-        response
-    })
-}
-
-/// Whether the client has this version already.
-fn is_known(headers: &HeaderMap, etag: &str) -> bool {
-    let lines = headers.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
-    let mut tags = lines.flat_map(|line| line.split(',')).map(str::trim);
-    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
-}
-
-fn read_only(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Response<Body> {
+/// Answers GET and HEAD; other verbs are told so.
+pub(super) fn read_only(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Response<Body> {
     if matches!(*method, Method::GET | Method::HEAD) {
         return answer();
     }
@@ -142,15 +131,42 @@ mod tests {
         assert_eq!(place("/livez"), Place::Live);
         assert_eq!(place("/readyz/"), Place::Ready);
         assert_eq!(place("/base/openapi.json"), Place::OpenApi);
-        assert_eq!(place("/.well-known/agent-card.json"), Place::Card(None));
-        assert_eq!(place("/base/.well-known/agent-card.json"), Place::Card(None));
-        assert_eq!(place("/base/a/.well-known/agent-card.json"), Place::Card(agent("a")));
+        assert_eq!(place("/base/openrpc.json/"), Place::OpenRpc);
+        for card in ["/.well-known/agent-card.json", "/.well-known/agent.json/"] {
+            assert_eq!(place(card), Place::Card(None));
+            assert_eq!(place(&format!("/base{card}")), Place::Card(None));
+            assert_eq!(place(&format!("/base/a{card}")), Place::Card(agent("a")));
+        }
+        for keys in ["/.well-known/jwks.json", "/base/.well-known/jwks.json"] {
+            assert_eq!(place(keys), Place::Keys);
+        }
         for root in ["/base", "/base/"] {
             assert_eq!(place(root), Place::JsonRpc(None));
         }
         for one in ["/base/a", "/base/a/", "/base/%61"] {
             assert_eq!(place(one), Place::JsonRpc(agent("a")));
         }
+    }
+
+    #[test]
+    fn a_base_path_that_is_a_route_already_leaves_interfaces_unserved() {
+        let interface = |binding: &str, base_path: &str| AgentInterface {
+            url: format!("https://a.example/x{base_path}"),
+            protocol_binding: binding.into(),
+            tenant: "kit".into(),
+            protocol_version: "1.0".into(),
+        };
+        let served = |binding, base_path| is_served(&interface(binding, base_path), "https://a.example/x", base_path);
+        for base_path in ["", "/v1/a2a", "/tasks", "/livez/x"] {
+            for binding in ["JSONRPC", "GRPC", "HTTP+JSON"] {
+                assert!(served(binding, base_path), "{binding} at {base_path:?}");
+            }
+        }
+        for base_path in ["/livez", "/readyz", "/.well-known/agent.json", "/.well-known/jwks.json"] {
+            assert!(!served("JSONRPC", base_path), "{base_path}");
+        }
+        let elsewhere = interface("HTTP+JSON", "/v1");
+        assert!(!is_served(&elsewhere, "https://a.example/y", "/v1"));
     }
 
     #[test]
@@ -165,16 +181,6 @@ mod tests {
             "/other",
         ] {
             assert_eq!(place(path), Place::Schema, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_known_card_is_not_sent_again() {
-        let mut headers = HeaderMap::new();
-        assert!(!is_known(&headers, "\"a\""));
-        for known in ["\"a\"", "\"b\", W/\"a\"", "*"] {
-            headers.insert(IF_NONE_MATCH, known.parse().unwrap());
-            assert!(is_known(&headers, "\"a\""), "{known}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &[&str]) -> Ran {
     ran(command(args).output().unwrap())
 }
 
-fn run_with_input(args: &[&str], input: &str) -> Ran {
+pub(crate) fn run_with_input(args: &[&str], input: &str) -> Ran {
     let mut child = command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     ran(child.wait_with_output().unwrap())

@@ -2,6 +2,7 @@
 //! what peers, proxies and networks do when it is not.
 
 mod calls;
+mod card;
 mod commands;
 mod follow;
 mod others;

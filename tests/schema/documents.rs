@@ -1,12 +1,14 @@
 //! What is generated for people to read, held against golden copies so that a change of the API shows in review; and the
-//! OpenAPI document, held against a validator and against the JSON that we really print.
+//! OpenAPI and OpenRPC documents, held against validators and against the JSON that we really print.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use prost::Message as _;
-use tricord::schema::{OPENAPI, RPCS};
+use tricord::protocol;
+use tricord::schema::{OPENAPI, OPENRPC, RPCS};
+use tricord_bindings::error::kinds;
 
 use crate::codec::{codec, messages, pool};
 use crate::random::{self, Random};
@@ -35,6 +37,44 @@ fn golden(name: &str, generated: &str) {
 #[test]
 fn the_openapi_document_is_the_golden_one() {
     golden("openapi.json", OPENAPI);
+}
+
+#[test]
+fn the_openrpc_document_is_the_golden_one() {
+    golden("openrpc.json", OPENRPC);
+}
+
+#[test]
+fn the_openrpc_document_has_every_rpc_and_the_errors_that_are_answered() {
+    let document: serde_json::Value = serde_json::from_str(OPENRPC).expect("the document is JSON");
+    let names: Vec<_> = document["methods"].as_array().expect("a list").iter().map(|m| m["name"].clone()).collect();
+    assert_eq!(names, RPCS.iter().map(|rpc| rpc.name).collect::<Vec<_>>());
+    let answered = [
+        &kinds::PARSE_ERROR,
+        &kinds::INVALID_REQUEST,
+        &kinds::METHOD_NOT_FOUND,
+        &kinds::INVALID_PARAMS,
+        &kinds::INTERNAL,
+        &protocol::TASK_NOT_FOUND,
+        &protocol::TASK_NOT_CANCELABLE,
+        &protocol::PUSH_NOTIFICATION_NOT_SUPPORTED,
+        &protocol::UNSUPPORTED_OPERATION,
+        &protocol::CONTENT_TYPE_NOT_SUPPORTED,
+        &protocol::INVALID_AGENT_RESPONSE,
+        &protocol::EXTENDED_AGENT_CARD_NOT_CONFIGURED,
+        &protocol::EXTENSION_SUPPORT_REQUIRED,
+        &protocol::VERSION_NOT_SUPPORTED,
+    ];
+    let answered: BTreeMap<_, _> = answered.map(|kind| (kind.reason.to_owned(), i64::from(kind.jsonrpc))).into();
+    let errors = document["components"]["errors"].as_object().expect("errors");
+    let told = errors.iter().map(|(reason, error)| (reason.clone(), error["code"].as_i64().expect("a code")));
+    assert_eq!(told.collect::<BTreeMap<_, _>>(), answered);
+}
+
+#[test]
+fn the_openrpc_document_is_valid() {
+    let output = String::from_utf8(venv::run("openrpc.py", OPENRPC.as_bytes())).expect("text");
+    assert_eq!(output.trim(), format!("valid, with {} methods", RPCS.len()));
 }
 
 #[test]

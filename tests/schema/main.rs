@@ -11,4 +11,5 @@ mod parity;
 mod random;
 mod requests;
 mod round_trip;
+mod signing;
 mod venv;

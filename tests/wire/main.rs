@@ -11,6 +11,7 @@ mod bodies;
 mod capabilities;
 mod cards;
 mod corpus;
+mod documents;
 mod errors;
 mod json_forms;
 mod jsonrpc;

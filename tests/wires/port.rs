@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use tricord::card::CardDocument;
+use tricord::card::Document;
 use tricord::schema::AgentCard;
 use tricord::server::{Builder, OpenDoor, Server};
 use tricord_bindings::Settings;
@@ -337,8 +337,7 @@ async fn a_certificate_that_is_none_is_told_apart() {
 
 #[tokio::test]
 async fn cards_are_sent_once_and_then_known() {
-    let card =
-        Arc::new(CardDocument::new(&AgentCard { name: "a".into(), ..AgentCard::default() }, std::time::UNIX_EPOCH));
+    let card = Arc::new(Document::new(&AgentCard { name: "a".into(), ..AgentCard::default() }, std::time::UNIX_EPOCH));
     let running = start_with(|builder| {
         builder.cards(Arc::new(move |agent| matches!(agent, None | Some("t1")).then(|| card.clone())))
     })
@@ -361,7 +360,7 @@ async fn cards_are_sent_once_and_then_known() {
 
 #[tokio::test]
 async fn pages_of_allowed_origins_may_call() {
-    let running = start_with(|builder| builder.cors(&["https://app.example".to_owned()])).await;
+    let running = start_with(|builder| builder.cors(&["https://app.example".to_owned()], false)).await;
     let origin = ("origin", "https://app.example");
     let asked = [origin, ("access-control-request-method", "POST"), ("access-control-request-headers", "a2a-version")];
     let answer = running.http("OPTIONS", "/message:send", &asked, "").await;

@@ -6,10 +6,12 @@
 pub mod client;
 pub mod grpc;
 pub mod http_rules;
+pub mod json_schema;
 pub mod jsonrpc;
 pub mod messages;
 pub mod model;
 pub mod openapi;
+pub mod openrpc;
 pub mod proto_json;
 pub mod requests;
 pub mod schema;
@@ -40,13 +42,13 @@ pub struct Config {
     pub required_oneofs: Vec<String>,
     /// Further names that a field is read under, in JSON and in queries: its full name with a leading dot, and the name.
     pub aliases: Vec<(String, String)>,
-    /// What the OpenAPI document says beyond the schema.
+    /// What the OpenAPI and OpenRPC documents say beyond the schema.
     pub document: Document,
     /// Where the files are written.
     pub out_dir: PathBuf,
 }
 
-/// What a schema does not say and an OpenAPI document has to.
+/// What a schema does not say and documents of its wires have to.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// The title.
@@ -57,6 +59,8 @@ pub struct Document {
     pub media_type: String,
     /// The header that names the version.
     pub version_header: String,
+    /// The errors of JSON-RPC: code, reason and a message for people.
+    pub errors: Vec<(i32, String, String)>,
 }
 
 /// Why nothing was generated.
@@ -90,7 +94,7 @@ pub enum Error {
 }
 
 /// Writes everything into [`Config::out_dir`]: `tricord.rs` (one tree of modules, to be included in
-/// [`Config::root`]) and the files that it includes, `descriptors.bin` and `openapi.json`.
+/// [`Config::root`]) and the files that it includes, `descriptors.bin`, `openapi.json` and `openrpc.json`.
 ///
 /// # Errors
 /// When the schema does not compile, asks for something that a wire cannot express, or a file cannot be written.
@@ -115,6 +119,7 @@ pub fn generate(config: &Config) -> Result<(), Error> {
     write_module(config, &mut tree, "client", "A typed client of the service.", client::generate(&service))?;
     fs::write(config.out_dir.join("tricord.rs"), tree)?;
     fs::write(config.out_dir.join("openapi.json"), openapi::generate(schema.pool(), &service, config)?)?;
+    fs::write(config.out_dir.join("openrpc.json"), openrpc::generate(schema.pool(), &service, config)?)?;
     Ok(())
 }
 

@@ -1,11 +1,12 @@
 //! The HTTP+JSON wire as an OpenAPI 3.1 document: paths from the HTTP rules, schemas from the messages.
 
 use heck::{ToLowerCamelCase, ToUpperCamelCase};
-use prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::messages::{oneof, own_enums, reachable, required};
-use crate::model::{HttpRule, Rpc, Service, comment, refuse};
+use crate::json_schema::{Schemas, comment_of_field, comment_of_message, field_schema, message_schema};
+use crate::messages::required;
+use crate::model::{HttpRule, Rpc, Service, refuse};
 use crate::{Config, Error};
 
 /// The component that describes errors; no message may have this name.
@@ -16,7 +17,12 @@ const ERROR: &str = "Error";
 /// # Errors
 /// When a rule or a field cannot be said in OpenAPI, or two operations would share an id.
 pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Result<String, Error> {
-    let document = Document { pool, service, config };
+    let schemas = Schemas { pool, config };
+    let document = Document { pool, service, config, schemas };
+    let mut components = schemas.of(service)?;
+    if components.insert(ERROR.to_owned(), error_schema()).is_some() {
+        return Err(refuse(ERROR, "a name that the document has already"));
+    }
     let json = json!({
         "openapi": "3.1.0",
         "info": {
@@ -28,7 +34,7 @@ pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Re
         "components": {
             "parameters": {"Version": document.version_header()},
             "responses": {ERROR: error_response()},
-            "schemas": document.schemas()?,
+            "schemas": components,
         },
     });
     Ok(format!("{json:#}\n"))
@@ -38,6 +44,7 @@ struct Document<'a> {
     pool: &'a DescriptorPool,
     service: &'a Service,
     config: &'a Config,
+    schemas: Schemas<'a>,
 }
 
 impl Document<'_> {
@@ -125,7 +132,7 @@ impl Document<'_> {
 
     /// What the body holds beyond the path. Nothing at all will do if nothing of it is required.
     fn body(&self, fields: &[FieldDescriptor]) -> Result<Value, Error> {
-        let schema = self.object(fields.iter())?;
+        let schema = self.schemas.object(fields.iter())?;
         let required = schema.get("required").is_some();
         Ok(json!({"required": required, "content": self.as_json(&schema)}))
     }
@@ -139,58 +146,6 @@ impl Document<'_> {
             "schema": {"type": "string"},
             "example": self.config.document.version,
         })
-    }
-
-    fn schemas(&self) -> Result<Value, Error> {
-        let rpcs = &self.service.rpcs;
-        let names = reachable(rpcs.iter().flat_map(|rpc| [rpc.input.clone(), rpc.output.clone()]));
-        let mut schemas = Map::new();
-        schemas.insert(ERROR.to_owned(), error_schema());
-        for name in names {
-            let message = self.pool.get_message_by_name(&name).filter(|m| !m.is_map_entry() && !is_well_known(m));
-            let Some(message) = message else { continue };
-            let mut schema = self.object(message.fields().collect::<Vec<_>>().iter())?;
-            schema["description"] = comment_of_message(&message).into();
-            self.choices(&message, &mut schema);
-            insert(&mut schemas, message.name(), message.full_name(), schema)?;
-        }
-        for descriptor in own_enums(self.pool) {
-            insert(&mut schemas, descriptor.name(), descriptor.full_name(), enum_schema(&descriptor))?;
-        }
-        Ok(schemas.into())
-    }
-
-    fn object<'f>(&self, fields: impl Iterator<Item = &'f FieldDescriptor>) -> Result<Value, Error> {
-        let mut properties = Map::new();
-        let mut needed = Vec::new();
-        for field in fields {
-            let mut schema = field_schema(field)?;
-            describe(&mut schema, field);
-            properties.insert(field.json_name().to_owned(), schema);
-            if required(self.pool, field) {
-                needed.push(field.json_name().to_owned());
-            }
-        }
-        let mut object = json!({"type": "object", "properties": properties});
-        if !needed.is_empty() {
-            object["required"] = needed.into();
-        }
-        Ok(object)
-    }
-
-    /// At most one member of each oneof, or exactly one where requests need it.
-    fn choices(&self, message: &MessageDescriptor, schema: &mut Value) {
-        let mut rules = Vec::new();
-        for oneof in message.oneofs().filter(|oneof| !oneof.is_synthetic()) {
-            let mut ways: Vec<_> = oneof.fields().map(|field| json!({"required": [field.json_name()]})).collect();
-            if !self.config.required_oneofs.contains(&format!(".{}", oneof.full_name())) {
-                ways.push(json!({"not": {"anyOf": ways.clone()}}));
-            }
-            rules.push(json!({"oneOf": ways}));
-        }
-        if !rules.is_empty() {
-            schema["allOf"] = rules.into();
-        }
     }
 }
 
@@ -228,87 +183,6 @@ fn parameter(field: &FieldDescriptor, place: &str, required: bool) -> Value {
         "description": comment_of_field(field),
         "schema": schema,
     })
-}
-
-fn insert(schemas: &mut Map<String, Value>, name: &str, full_name: &str, schema: Value) -> Result<(), Error> {
-    match schemas.insert(name.to_owned(), schema) {
-        None => Ok(()),
-        Some(_) => Err(refuse(full_name, "a name that the document has already")),
-    }
-}
-
-fn describe(schema: &mut Value, field: &FieldDescriptor) {
-    schema["description"] = comment_of_field(field).into();
-    if field.field_descriptor_proto().options.as_ref().is_some_and(prost_types::FieldOptions::deprecated) {
-        schema["deprecated"] = true.into();
-    }
-}
-
-fn field_schema(field: &FieldDescriptor) -> Result<Value, Error> {
-    if field.is_map() {
-        let kind = field.kind();
-        let value = kind.as_message().map(|entry| single_schema(&entry.map_entry_value_field())).transpose()?;
-        return Ok(json!({"type": "object", "additionalProperties": value}));
-    }
-    let one = single_schema(field)?;
-    let list = field.cardinality() == Cardinality::Repeated;
-    Ok(if list { json!({"type": "array", "items": one}) } else { one })
-}
-
-fn single_schema(field: &FieldDescriptor) -> Result<Value, Error> {
-    Ok(match field.kind() {
-        Kind::String => json!({"type": "string"}),
-        Kind::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
-        Kind::Bool => json!({"type": "boolean"}),
-        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => json!({"type": "integer", "format": "int32"}),
-        Kind::Uint32 | Kind::Fixed32 => json!({"type": "integer", "format": "int64", "minimum": 0}),
-        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => json!({"type": "string", "format": "int64"}),
-        Kind::Uint64 | Kind::Fixed64 => json!({"type": "string", "format": "uint64"}),
-        Kind::Enum(descriptor) => json!({"$ref": format!("#/components/schemas/{}", descriptor.name())}),
-        Kind::Message(message) => message_schema(&message),
-        Kind::Float | Kind::Double => return Err(refuse(field.full_name(), "a float field")),
-    })
-}
-
-fn message_schema(message: &MessageDescriptor) -> Value {
-    match message.full_name() {
-        "google.protobuf.Timestamp" => json!({"type": "string", "format": "date-time"}),
-        "google.protobuf.Struct" => json!({"type": "object", "additionalProperties": true}),
-        "google.protobuf.Empty" => json!({"type": "object"}),
-        "google.protobuf.ListValue" => json!({"type": "array", "items": {}}),
-        "google.protobuf.Value" => json!({}),
-        _ => json!({"$ref": format!("#/components/schemas/{}", message.name())}),
-    }
-}
-
-fn is_well_known(message: &MessageDescriptor) -> bool {
-    message.package_name() == "google.protobuf"
-}
-
-fn enum_schema(descriptor: &EnumDescriptor) -> Value {
-    let names: Vec<_> = descriptor.values().map(|value| value.name().to_owned()).collect();
-    let file = descriptor.parent_file();
-    let meanings = descriptor
-        .values()
-        .map(|value| format!("- `{}`: {}", value.name(), comment(file.file_descriptor_proto(), value.path())));
-    let about = comment(file.file_descriptor_proto(), descriptor.path());
-    let about = format!("{about}\n\n{}", meanings.collect::<Vec<_>>().join("\n"));
-    json!({"type": "string", "enum": names, "description": about})
-}
-
-fn comment_of_message(message: &MessageDescriptor) -> String {
-    if is_well_known(message) {
-        return String::new();
-    }
-    comment(message.parent_file().file_descriptor_proto(), message.path())
-}
-
-fn comment_of_field(field: &FieldDescriptor) -> String {
-    let text = comment(field.parent_file().file_descriptor_proto(), field.path());
-    match oneof(field) {
-        Some(oneof) => format!("{text} At most one member of `{}` is set.", oneof.name()),
-        None => text,
-    }
 }
 
 fn error_response() -> Value {

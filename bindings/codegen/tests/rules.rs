@@ -44,6 +44,7 @@ fn generated_with(messages: &str, rpcs: &str, aliases: &[(&str, &str)]) -> Resul
             version: "1".into(),
             media_type: "application/small+json".into(),
             version_header: "Small-Version".into(),
+            errors: Vec::new(),
         },
         out_dir: out.clone(),
     };

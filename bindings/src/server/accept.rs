@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use crate::Body;
 
 /// What answers the requests of a port.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Answers one request.
-    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
+    /// Answers one request of this peer: the other end of the connection, which may be a proxy.
+    fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> impl Future<Output = Response<Body>> + Send;
 }
 
 /// A port that is listened on.
@@ -71,9 +72,9 @@ impl Port {
         let mut patience = Patience::default();
         while let Some(accepted) = begun.run_until_cancelled(accept(&listener, &free)).await {
             match accepted {
-                Ok((stream, permit)) => {
+                Ok((stream, peer, permit)) => {
                     patience = Patience::default();
-                    let connection = port.clone().connection(stream, handler.clone(), permit);
+                    let connection = port.clone().connection(stream, peer, handler.clone(), permit);
                     port.drain.tracker().spawn(connection);
                 }
                 Err(error) => patience.after(&error).await,
@@ -81,14 +82,20 @@ impl Port {
         }
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, handler: impl Handler, _permit: OwnedSemaphorePermit) {
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        handler: impl Handler,
+        _permit: OwnedSemaphorePermit,
+    ) {
         let deadline = Instant::now() + self.limits.first_bytes;
         if let Err(error) = self.configure(&stream) {
             tracing::debug!(%error, "a connection without its options");
         }
-        let Some(tls) = &self.tls else { return self.http(stream, deadline, handler).await };
+        let Some(tls) = &self.tls else { return self.http(stream, peer, deadline, handler).await };
         match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.http(stream, deadline, handler).await,
+            Ok(Ok(stream)) => self.http(stream, peer, deadline, handler).await,
             Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
             Err(_) => tracing::debug!("a TLS handshake took too long"),
         }
@@ -105,13 +112,13 @@ impl Port {
         Ok(())
     }
 
-    async fn http<I>(&self, io: I, deadline: Instant, handler: impl Handler)
+    async fn http<I>(&self, io: I, peer: SocketAddr, deadline: Instant, handler: impl Handler)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = service_fn(|request| {
             let handler = handler.clone();
-            async move { Ok::<_, Infallible>(handler.handle(request).await) }
+            async move { Ok::<_, Infallible>(handler.handle(request, peer).await) }
         });
         let io = TokioIo::new(FirstBytes::new(io, deadline));
         let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
@@ -132,10 +139,12 @@ impl Port {
     }
 }
 
-async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+
+async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> io::Result<Accepted> {
     let permit = free.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, permit))
 }
 
 /// How long to wait after an error of `accept`, which comes back at once as long as no file can be opened.

@@ -1,6 +1,11 @@
-//! `tricord card`: what an agent says about itself.
+//! `tricord card`: what an agent says about itself, whether that is signed, and what is wrong with it.
+
+mod lint;
+mod source;
+mod verify;
 
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use tricord_bindings::client::HttpClient;
 
@@ -13,16 +18,42 @@ use crate::schema::AgentCard;
 
 /// Show what an agent says about itself
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// The agent's address, or its card's [default: that of --url]
     #[arg(value_name = "ADDRESS")]
     address: Option<String>,
 
     #[command(flatten)]
-    pub(super) connect: Connect,
+    connect: Connect,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Verify(verify::Args),
+    Lint(lint::Args),
+}
+
+impl Args {
+    /// How long the command may take.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        match &self.command {
+            Some(Command::Verify(args)) => args.source.limit(),
+            Some(Command::Lint(args)) => args.source.limit(),
+            None => self.connect.limit(),
+        }
+    }
 }
 
 pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
+    match args.command {
+        Some(Command::Verify(args)) => return verify::run(args).await,
+        Some(Command::Lint(args)) => return lint::run(args).await,
+        None => {}
+    }
     let url = args.address.as_deref().unwrap_or(&args.connect.url);
     let (card, _) = client::read_card(&HttpClient::new(), url, &args.connect.settings()?).await?;
     match args.connect.json {

@@ -1,0 +1,82 @@
+//! The JSON-RPC wire as an OpenRPC 1.3 document: a method for every rpc, schemas from the messages.
+
+use prost_reflect::{DescriptorPool, FieldDescriptor};
+use serde_json::{Map, Value, json};
+
+use crate::json_schema::{Schemas, comment_of_field, comment_of_message, field_schema, message_schema};
+use crate::messages::required;
+use crate::model::{Rpc, Service};
+use crate::{Config, Error};
+
+/// Writes the document.
+///
+/// # Errors
+/// When a field has no JSON Schema.
+pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Result<String, Error> {
+    let mut methods = Vec::new();
+    for rpc in &service.rpcs {
+        methods.push(method(pool, rpc, config)?);
+    }
+    let about = format!(
+        "{}\n\nRequests are POSTs with the header `{}: {}`.",
+        service.comment, config.document.version_header, config.document.version
+    );
+    let errors: Map<_, _> = config
+        .document
+        .errors
+        .iter()
+        .map(|(code, reason, message)| (reason.clone(), json!({"code": code, "message": message})))
+        .collect();
+    let json = json!({
+        "openrpc": "1.3.2",
+        "info": {"title": config.document.title, "version": config.document.version, "description": about},
+        "methods": methods,
+        "components": {"schemas": Schemas { pool, config }.of(service)?, "errors": errors},
+    });
+    Ok(format!("{json:#}\n"))
+}
+
+fn method(pool: &DescriptorPool, rpc: &Rpc, config: &Config) -> Result<Value, Error> {
+    let mut fields: Vec<_> = rpc.input.fields().collect();
+    // OpenRPC wants those first that have to be there.
+    fields.sort_by_key(|field| !required(pool, field));
+    let params = fields.iter().map(|field| param(pool, field)).collect::<Result<Vec<_>, _>>()?;
+    let mut about = comment_of_message(&rpc.output);
+    if rpc.streaming {
+        about =
+            "A stream of server-sent events; the data of each is a whole JSON-RPC response with one such result. A \
+                 stream that fails ends with an error response."
+                .to_owned();
+    } else if about.is_empty() {
+        about = "Done.".to_owned();
+    }
+    let errors =
+        config.document.errors.iter().map(|(_, reason, _)| json!({"$ref": format!("#/components/errors/{reason}")}));
+    let mut method = json!({
+        "name": rpc.name,
+        "summary": rpc.comment.lines().next().unwrap_or_default(),
+        "description": rpc.comment,
+        "paramStructure": "by-name",
+        "params": params,
+        "result": {"name": rpc.output.name(), "description": about, "schema": message_schema(&rpc.output)},
+        "errors": errors.collect::<Vec<_>>(),
+    });
+    if rpc.streaming {
+        // An extension of this document: OpenRPC has no word for it.
+        method["x-streaming"] = true.into();
+    }
+    Ok(method)
+}
+
+fn param(pool: &DescriptorPool, field: &FieldDescriptor) -> Result<Value, Error> {
+    let mut param = json!({
+        "name": field.json_name(),
+        "description": comment_of_field(field),
+        "required": required(pool, field),
+        "schema": field_schema(field)?,
+    });
+    if field.field_descriptor_proto().options.as_ref().is_some_and(prost_types::FieldOptions::deprecated) {
+        param["deprecated"] = true.into();
+    }
+    Ok(param)
+}

@@ -1,0 +1,309 @@
+//! Public keys: JSON Web Keys (RFC 7517), their thumbprints (RFC 7638), and what each verifies.
+
+use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
+use ring::{digest, signature::VerificationAlgorithm};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+
+use super::canonical::canonicalize;
+
+/// Writes base64 as JSON Web Signatures do: the alphabet for URLs, without padding.
+pub(super) fn base64url(bytes: &[u8]) -> String {
+    base64_simd::URL_SAFE_NO_PAD.encode_to_string(bytes)
+}
+
+/// Reads it; `None` for anything else.
+pub(super) fn from_base64url(text: &str) -> Option<Vec<u8>> {
+    base64_simd::URL_SAFE_NO_PAD.decode_to_vec(text).ok()
+}
+
+/// A public key. Members that are not named here are passed over.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Jwk {
+    /// The kind of key: `EC`, `OKP` or `RSA`.
+    pub kty: String,
+    /// The curve of an `EC` or `OKP` key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crv: Option<String>,
+    /// The point's first coordinate, or the whole point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x: Option<String>,
+    /// The point's second coordinate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub y: Option<String>,
+    /// The modulus of an `RSA` key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<String>,
+    /// Its exponent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e: Option<String>,
+    /// The name that signatures call it by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kid: Option<String>,
+    /// The one algorithm that it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alg: Option<String>,
+    /// What it is for: `sig`.
+    #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
+    pub usage: Option<String>,
+}
+
+/// Why there is no key to verify with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It is no key of a kind that is known.
+    #[error("no public key that this program reads: {0}")]
+    Unreadable(String),
+    /// Signatures by this algorithm are not taken: it is unknown, or has no public key.
+    #[error("the algorithm {0:?} is not one of {known}", known = ALGORITHMS.join(", "))]
+    Algorithm(String),
+    /// The key is not for this algorithm.
+    #[error("the key is not one for {0}")]
+    Mismatch(String),
+}
+
+/// The algorithms whose signatures can be verified.
+pub const ALGORITHMS: [&str; 10] =
+    ["ES256", "ES384", "EdDSA", "Ed25519", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"];
+
+impl Jwk {
+    /// The key of a point on P-256, as `04 x y`.
+    pub(super) fn p256(point: &[u8]) -> Self {
+        Self::curve("P-256", "ES256", point)
+    }
+
+    fn curve(crv: &str, alg: &str, point: &[u8]) -> Self {
+        let (x, y) = point[1..].split_at((point.len() - 1) / 2);
+        Self {
+            kty: "EC".to_owned(),
+            crv: Some(crv.to_owned()),
+            x: Some(base64url(x)),
+            y: Some(base64url(y)),
+            alg: Some(alg.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// An Ed25519 key.
+    pub(super) fn ed25519(point: &[u8]) -> Self {
+        Self {
+            kty: "OKP".to_owned(),
+            crv: Some("Ed25519".to_owned()),
+            x: Some(base64url(point)),
+            alg: Some("EdDSA".to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a public key from PEM (`BEGIN PUBLIC KEY`): P-256, P-384, Ed25519 or RSA.
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
+        let der =
+            SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|error| KeyError::Unreadable(error.to_string()))?;
+        let wrong = || KeyError::Unreadable("not a key for P-256, P-384, Ed25519 or RSA".to_owned());
+        let (algorithm, key) = subject_public_key(&der).ok_or_else(wrong)?;
+        match (algorithm, key.len()) {
+            (P256, 65) => Ok(Self::p256(key)),
+            (P384, 97) => Ok(Self::curve("P-384", "ES384", key)),
+            (ED25519, 32) => Ok(Self::ed25519(key)),
+            (RSA, _) => {
+                let (0x30, numbers, _) = element(key).ok_or_else(wrong)? else { return Err(wrong()) };
+                let (0x02, n, rest) = element(numbers).ok_or_else(wrong)? else { return Err(wrong()) };
+                let (0x02, e, _) = element(rest).ok_or_else(wrong)? else { return Err(wrong()) };
+                let number = |bytes: &[u8]| base64url(bytes.strip_prefix(&[0]).unwrap_or(bytes));
+                Ok(Self { kty: "RSA".to_owned(), n: Some(number(n)), e: Some(number(e)), ..Self::default() })
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The thumbprint with SHA-256: a name that follows from the key itself. `None` when it is of no known kind.
+    pub fn thumbprint(&self) -> Option<String> {
+        let Self { crv, x, y, n, e, .. } = self;
+        let required = match self.kty.as_str() {
+            "EC" => json!({"crv": crv.as_ref()?, "kty": "EC", "x": x.as_ref()?, "y": y.as_ref()?}),
+            "OKP" => json!({"crv": crv.as_ref()?, "kty": "OKP", "x": x.as_ref()?}),
+            "RSA" => json!({"e": e.as_ref()?, "kty": "RSA", "n": n.as_ref()?}),
+            _ => return None,
+        };
+        Some(base64url(digest::digest(&digest::SHA256, &canonicalize(&required)).as_ref()))
+    }
+
+    /// Whether the signature over these bytes is by this key. The key has to be of the kind that the algorithm needs, so
+    /// that nobody can have it taken for another.
+    ///
+    /// # Errors
+    /// When the key cannot be used for this algorithm.
+    pub fn verifies(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> Result<bool, KeyError> {
+        if !ALGORITHMS.contains(&algorithm) {
+            return Err(KeyError::Algorithm(algorithm.to_owned()));
+        }
+        let same = |a: &str| if a == "Ed25519" { "EdDSA".to_owned() } else { a.to_owned() };
+        let mismatch = || KeyError::Mismatch(algorithm.to_owned());
+        if self.alg.as_deref().is_some_and(|own| same(own) != same(algorithm))
+            || self.usage.as_deref().is_some_and(|usage| usage != "sig")
+        {
+            return Err(mismatch());
+        }
+        let member = |text: &Option<String>| {
+            let bytes = text.as_deref().and_then(from_base64url);
+            bytes.ok_or_else(|| KeyError::Unreadable("a member is missing or not base64url".to_owned()))
+        };
+        let with = |algorithm: &'static dyn VerificationAlgorithm, key: Vec<u8>| {
+            UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
+        };
+        match (algorithm, self.kty.as_str(), self.crv.as_deref()) {
+            ("ES256", "EC", Some("P-256")) | ("ES384", "EC", Some("P-384")) => {
+                let point = [vec![4], member(&self.x)?, member(&self.y)?].concat();
+                Ok(if algorithm == "ES256" {
+                    with(&signature::ECDSA_P256_SHA256_FIXED, point)
+                } else {
+                    with(&signature::ECDSA_P384_SHA384_FIXED, point)
+                })
+            }
+            ("EdDSA" | "Ed25519", "OKP", Some("Ed25519")) => Ok(with(&signature::ED25519, member(&self.x)?)),
+            (_, "RSA", _) => {
+                let parameters = match algorithm {
+                    "RS256" => &signature::RSA_PKCS1_2048_8192_SHA256,
+                    "RS384" => &signature::RSA_PKCS1_2048_8192_SHA384,
+                    "RS512" => &signature::RSA_PKCS1_2048_8192_SHA512,
+                    "PS256" => &signature::RSA_PSS_2048_8192_SHA256,
+                    "PS384" => &signature::RSA_PSS_2048_8192_SHA384,
+                    "PS512" => &signature::RSA_PSS_2048_8192_SHA512,
+                    _ => return Err(mismatch()),
+                };
+                let key = RsaPublicKeyComponents { n: member(&self.n)?, e: member(&self.e)? };
+                Ok(key.verify(parameters, message, signature).is_ok())
+            }
+            _ => Err(mismatch()),
+        }
+    }
+}
+
+/// A set of public keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct JwkSet {
+    /// The keys.
+    pub keys: Vec<Jwk>,
+}
+
+impl JwkSet {
+    /// Reads a set, or a single key. Keys that cannot be read are passed over, as RFC 7517 has it.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn from_json(json: &[u8]) -> Result<Self, KeyError> {
+        let wrong = |text: String| KeyError::Unreadable(text);
+        let value: serde_json::Value = serde_json::from_slice(json).map_err(|e| wrong(format!("not JSON: {e}")))?;
+        let keys = match &value["keys"] {
+            serde_json::Value::Array(keys) => keys.clone(),
+            _ if value["kty"].is_string() => vec![value],
+            _ => return Err(wrong("neither a JSON Web Key nor a set of them".to_owned())),
+        };
+        Ok(Self { keys: keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect() })
+    }
+
+    /// The keys that a signature by this name may be of: those of that name, or else those without any.
+    pub fn named(&self, kid: &str) -> Vec<&Jwk> {
+        let named: Vec<_> = self.keys.iter().filter(|key| key.kid.as_deref() == Some(kid)).collect();
+        if !named.is_empty() {
+            return named;
+        }
+        self.keys.iter().filter(|key| key.kid.is_none()).collect()
+    }
+}
+
+/// DER of the algorithms' names: what stands in `AlgorithmIdentifier`.
+const P256: &[u8] = &[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+const P384: &[u8] = &[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 5, 0x2b, 0x81, 4, 0, 0x22];
+const ED25519: &[u8] = &[6, 3, 0x2b, 0x65, 0x70];
+const RSA: &[u8] = &[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1, 5, 0];
+
+/// The algorithm and the key of a `SubjectPublicKeyInfo`.
+fn subject_public_key(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (0x30, info, []) = element(der)? else { return None };
+    let (0x30, algorithm, rest) = element(info)? else { return None };
+    let (0x03, bits, []) = element(rest)? else { return None };
+    Some((algorithm, bits.strip_prefix(&[0])?))
+}
+
+/// The tag, content and rest of the first element of some DER.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = der.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        short if short < 0x80 => (usize::from(short), rest),
+        0x81..=0x83 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (bytes.iter().fold(0, |length, &byte| length << 8 | usize::from(byte)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thumbprint_is_that_of_rfc_7638() {
+        // The example of its section 3.1.
+        let key = JwkSet::from_json(
+            br#"{"kty":"RSA","n":"0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw","e":"AQAB","alg":"RS256","kid":"2011-04-29"}"#,
+        )
+        .unwrap();
+        assert_eq!(key.keys[0].thumbprint().unwrap(), "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs");
+        // The example of RFC 8037, appendix A.3.
+        let key = Jwk {
+            kty: "OKP".into(),
+            crv: Some("Ed25519".into()),
+            x: Some("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo".into()),
+            ..Jwk::default()
+        };
+        assert_eq!(key.thumbprint().unwrap(), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
+    }
+
+    #[test]
+    fn a_signature_of_rfc_8037_is_verified_and_a_changed_one_is_not() {
+        let key = Jwk {
+            kty: "OKP".into(),
+            crv: Some("Ed25519".into()),
+            x: Some("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo".into()),
+            ..Jwk::default()
+        };
+        let message = b"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc";
+        let mut signature =
+            from_base64url("hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg")
+                .unwrap();
+        assert_eq!(key.verifies("EdDSA", message, &signature), Ok(true));
+        signature[3] ^= 1;
+        assert_eq!(key.verifies("EdDSA", message, &signature), Ok(false));
+    }
+
+    #[test]
+    fn a_key_is_used_for_its_own_algorithm_only() {
+        let key = Jwk::ed25519(&[7; 32]);
+        assert_eq!(key.verifies("ES256", b"", b""), Err(KeyError::Mismatch("ES256".into())));
+        for unsafe_one in ["none", "HS256", "", "es256"] {
+            assert_eq!(key.verifies(unsafe_one, b"", b""), Err(KeyError::Algorithm(unsafe_one.into())));
+        }
+        let for_encryption = Jwk { usage: Some("enc".into()), ..key.clone() };
+        assert_eq!(for_encryption.verifies("EdDSA", b"", b""), Err(KeyError::Mismatch("EdDSA".into())));
+        let broken = Jwk { x: None, ..key };
+        assert!(matches!(broken.verifies("EdDSA", b"", b""), Err(KeyError::Unreadable(_))));
+    }
+
+    #[test]
+    fn der_that_ends_early_is_no_key() {
+        for der in [&[][..], &[0x30], &[0x30, 5, 1], &[0x30, 0x84, 1, 1, 1, 1], &[0x30, 0x82, 1]] {
+            assert_eq!(element(der), None);
+            assert_eq!(subject_public_key(der), None);
+        }
+    }
+}

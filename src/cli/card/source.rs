@@ -1,0 +1,70 @@
+//! Where a card to be judged is: at an address, in a file, on standard input.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use tricord_bindings::client::HttpClient;
+
+use crate::cli::connect::Connect;
+use crate::cli::exit::Failure;
+use crate::client;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Source {
+    /// The agent's address, or its card's, or a file, or - for standard input [default: the address of --url]
+    #[arg(value_name = "ADDRESS|FILE")]
+    from: Option<String>,
+
+    #[command(flatten)]
+    pub(super) connect: Connect,
+}
+
+/// A card as it was found.
+pub(super) struct Found {
+    pub(super) json: Bytes,
+    /// What to call it.
+    pub(super) name: String,
+    /// Scheme, host and port, if it came from an address.
+    pub(super) origin: Option<String>,
+}
+
+impl Source {
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.connect.limit()
+    }
+
+    pub(super) async fn read(&self) -> Result<Found, Failure> {
+        let from = self.from.as_deref().unwrap_or(&self.connect.url);
+        if is_address(from) {
+            let (json, name) = client::fetch_card(&HttpClient::new(), from, &self.connect.settings()?).await?;
+            let origin = origin(&name);
+            return Ok(Found { json, name, origin });
+        }
+        Ok(Found { json: read_file(from)?, name: from.to_owned(), origin: None })
+    }
+}
+
+/// Whether this is the address of something on the web; otherwise it is a file.
+pub(super) fn is_address(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+pub(super) fn read_file(path: &str) -> Result<Bytes, Failure> {
+    let mut bytes = Vec::new();
+    let read = match path {
+        "-" => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
+        path => std::fs::read(path),
+    };
+    let cannot = |error| format!("{path} cannot be read: {error}\n  an address begins with http:// or https://");
+    read.map(Bytes::from).map_err(|error| Failure::usage(cannot(error)))
+}
+
+/// Scheme, host and port of an address.
+pub(super) fn origin(url: &str) -> Option<String> {
+    let uri: Uri = url.parse().ok()?;
+    let scheme = uri.scheme_str()?;
+    let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    Some(format!("{scheme}://{}:{port}", uri.host()?.to_ascii_lowercase()))
+}

@@ -1,0 +1,193 @@
+//! `tricord card verify`: whether a card is what its signer signed.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+
+use serde_json::{Value, json};
+use tricord_bindings::client::HttpClient;
+
+use super::source::{Found, Source, is_address, origin, read_file};
+use crate::card::{Coverage, Form, Header, Jwk, JwkSet, SignedCard};
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::print::Printer;
+use crate::cli::terminal;
+use crate::schema::AgentCardSignature;
+
+/// Check the signatures of a card, anybody's
+///
+/// Keys come from --key or --jwks, or else from where the signature says they are, if that is on the card's own server. The
+/// exit code is 0 if a signature holds, and 1 if none does.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    pub(super) source: Source,
+
+    /// A JSON Web Key Set with the signers' keys: a file or an address
+    #[arg(long, value_name = "FILE|URL", conflicts_with = "key")]
+    jwks: Option<String>,
+
+    /// The signer's public key, a PEM file
+    #[arg(long, value_name = "PEM")]
+    key: Option<String>,
+}
+
+pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
+    let found = args.source.read().await?;
+    let not_a_card = |why| Failure::new(Exit::Server, format!("{} is no agent card: {why}", found.name));
+    let card = SignedCard::read(&found.json).map_err(not_a_card)?;
+    let mut keys = Keys::new(&args, &found).await?;
+    let mut verdicts = Vec::new();
+    for signature in &card.card().signatures {
+        verdicts.push(Verdict::of(&card, signature, &mut keys).await);
+    }
+    let held = verdicts.iter().filter(|verdict| verdict.outcome.is_ok()).count();
+    let uncovered = card.has_unknown_keys()
+        && verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().ok()).all(|c| *c != Coverage::Received);
+    if args.source.connect.json {
+        let signatures: Vec<_> = verdicts.iter().map(Verdict::json).collect();
+        let document =
+            json!({"verified": held > 0, "signatures": signatures, "hasUnsignedKeys": held > 0 && uncovered});
+        Printer::new(true).json(&document)?;
+    } else {
+        let mut out = terminal::stdout();
+        for (at, verdict) in verdicts.iter().enumerate() {
+            writeln!(out, "signature {}: {}", at + 1, verdict.line())?;
+        }
+        match (held, verdicts.len()) {
+            (_, 0) => writeln!(out, "not verified: {} is not signed", found.name)?,
+            (0, _) => writeln!(out, "not verified: no signature of {} holds", found.name)?,
+            (held, all) => writeln!(out, "verified: {held} of {all} signatures of {} hold", found.name)?,
+        }
+        if held > 0 && uncovered {
+            writeln!(
+                out,
+                "note: the card has keys that the protocol does not know; the signature says nothing of them"
+            )?;
+        }
+        out.flush()?;
+    }
+    Ok(if held > 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// What one signature came to.
+struct Verdict {
+    header: Option<Header>,
+    outcome: Result<Coverage, String>,
+}
+
+impl Verdict {
+    async fn of(card: &SignedCard, signature: &AgentCardSignature, keys: &mut Keys<'_>) -> Self {
+        let header = match Header::read(signature) {
+            Ok(header) => header,
+            Err(flaw) => return Self { header: None, outcome: Err(flaw.to_string()) },
+        };
+        let outcome = match keys.of(&header).await {
+            Ok(keys) => {
+                let mut outcome = Err(format!("there is no key {:?}", header.kid));
+                for key in keys {
+                    outcome = card.check(signature, &key).map_err(|flaw| flaw.to_string());
+                    if outcome.is_ok() {
+                        break;
+                    }
+                }
+                outcome
+            }
+            Err(why) => Err(why),
+        };
+        Self { header: Some(header), outcome }
+    }
+
+    fn line(&self) -> String {
+        let who = match &self.header {
+            Some(Header { alg, kid, .. }) => format!("{alg} by {kid:?} "),
+            None => String::new(),
+        };
+        match &self.outcome {
+            Ok(Coverage::Card(Form::Protocol)) => format!("{who}holds"),
+            Ok(Coverage::Card(Form::WithoutEmpty)) => format!("{who}holds, over the card without its empty values"),
+            Ok(Coverage::Received) => format!("{who}holds, over the very JSON of the card"),
+            Err(why) => format!("{who}does not hold: {why}"),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let header = self.header.as_ref();
+        let over = self.outcome.as_ref().ok().map(|coverage| match coverage {
+            Coverage::Card(Form::Protocol) => "card",
+            Coverage::Card(Form::WithoutEmpty) => "card without empty values",
+            Coverage::Received => "received JSON",
+        });
+        json!({
+            "alg": header.map(|header| &header.alg),
+            "kid": header.map(|header| &header.kid),
+            "jku": header.and_then(|header| header.jku.as_ref()),
+            "holds": self.outcome.is_ok(),
+            "over": over,
+            "why": self.outcome.as_ref().err(),
+        })
+    }
+}
+
+/// Where keys come from.
+struct Keys<'a> {
+    args: &'a Args,
+    found: &'a Found,
+    /// What was given on the command line: for signatures by any address.
+    given: Option<JwkSet>,
+    /// What was read from addresses.
+    read: HashMap<String, Result<JwkSet, String>>,
+}
+
+impl<'a> Keys<'a> {
+    async fn new(args: &'a Args, found: &'a Found) -> Result<Self, Failure> {
+        let mut keys = Self { args, found, given: None, read: HashMap::new() };
+        if let Some(path) = &args.key {
+            let key = Jwk::from_pem(&read_file(path)?).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+            keys.given = Some(JwkSet { keys: vec![key] });
+        } else if let Some(from) = &args.jwks {
+            let set = match is_address(from) {
+                true => keys.fetch(from).await.map_err(|error| Failure::new(Exit::Unreachable, error))?,
+                false => {
+                    JwkSet::from_json(&read_file(from)?).map_err(|error| Failure::usage(format!("{from}: {error}")))?
+                }
+            };
+            keys.given = Some(set);
+        }
+        Ok(keys)
+    }
+
+    /// The keys that a signature may be by, or why there are none.
+    async fn of(&mut self, header: &Header) -> Result<Vec<Jwk>, String> {
+        if let Some(given) = &self.given {
+            return Ok(given.named(&header.kid).into_iter().cloned().collect());
+        }
+        let Some(jku) = &header.jku else {
+            return Err("it does not say where its key is; --jwks or --key give one".to_owned());
+        };
+        match &self.found.origin {
+            None => return Err(format!("its key is said to be at {jku}; --jwks {jku} takes it from there")),
+            // Whoever can change a card can name keys of their own, elsewhere.
+            Some(card) if origin(jku).as_ref() != Some(card) => {
+                return Err(format!("its key is said to be at {jku}, another server; --jwks {jku} trusts that"));
+            }
+            Some(_) => {}
+        }
+        if !self.read.contains_key(jku) {
+            let set = self.fetch(jku).await;
+            self.read.insert(jku.clone(), set);
+        }
+        let set = self.read.get(jku).cloned().unwrap_or_else(|| Ok(JwkSet::default()))?;
+        Ok(set.named(&header.kid).into_iter().cloned().collect())
+    }
+
+    async fn fetch(&self, url: &str) -> Result<JwkSet, String> {
+        let settings = self.args.source.connect.settings().map_err(|failure| failure.text().to_owned())?;
+        // Credentials are for the card's own server.
+        let headers = match &self.found.origin {
+            Some(card) if origin(url).as_ref() == Some(card) => settings.headers,
+            _ => http::HeaderMap::new(),
+        };
+        let json = HttpClient::new().get(url, headers, self.args.source.limit()).await.map_err(|e| e.to_string())?;
+        JwkSet::from_json(&json).map_err(|error| format!("{url}: {error}"))
+    }
+}

@@ -1,0 +1,44 @@
+//! gRPC-Web: gRPC for browsers, which see no trailers and speak whatever version of HTTP. `tonic-web` translates.
+
+use std::convert::Infallible;
+use std::future::Future;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Response};
+use tonic_web::GrpcWebLayer;
+use tower::{Layer as _, ServiceExt as _};
+use tricord_bindings::Body;
+use tricord_bindings::body::BoxError;
+
+/// Whether a request is of gRPC-Web. A parameter of the content type is taken off, since the translator knows none.
+pub(super) fn take<B>(request: &mut Request<B>) -> bool {
+    let Some(Ok(value)) = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str) else { return false };
+    let (essence, parameters) = value.split_once(';').map_or((value, None), |(essence, rest)| (essence, Some(rest)));
+    let essence = essence.trim_end();
+    if !essence.starts_with("application/grpc-web") {
+        return false;
+    }
+    if let Some(essence) = parameters.and_then(|_| HeaderValue::from_str(essence).ok()) {
+        request.headers_mut().insert(CONTENT_TYPE, essence);
+    }
+    true
+}
+
+/// Answers a request of gRPC-Web by what answers gRPC.
+pub(super) async fn answer<B, F>(request: Request<B>, grpc: impl Fn(Request<tonic::body::Body>) -> F) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError> + Send,
+    F: Future<Output = Response<Body>>,
+{
+    let service = tower::service_fn(|request| {
+        let answer = grpc(request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let request = request.map(tonic::body::Body::new);
+    match GrpcWebLayer::new().layer(service).oneshot(request).await {
+        Ok(response) => response.map(Body::Grpc),
+        Err(never) => match never {},
+    }
+}
