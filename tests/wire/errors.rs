@@ -68,7 +68,7 @@ async fn errors_for_an_unknown_method_or_path() {
     let url = &server.url;
     ask(url, Binding::JsonRpc, "Nope", json!({})).send_unknown().await.refused("METHOD_NOT_FOUND");
     let version = [("a2a-version", "1.0")];
-    for path in ["/nope", "/tasks/a/b/c", "/tasks/x:nope/y", "/message:nope", "/kit/other/tasks"] {
+    for path in ["/kit/nope", "/tasks/a/b/c", "/tasks/x:nope/y", "/message:nope", "/kit/other/tasks"] {
         let reply = http(url, "GET", path, &version, "").await;
         assert_eq!(
             (reply.status, &reply.json()["error"]["details"][0]["reason"]),

@@ -87,7 +87,7 @@ async fn order_of_checks_of_bytes() {
         .send_unknown()
         .await
         .refused("VERSION_NOT_SUPPORTED");
-    let reply = http(url, "GET", "/nope", &[("a2a-version", "99.0")], "").await;
+    let reply = http(url, "GET", "/kit/nope", &[("a2a-version", "99.0")], "").await;
     assert_eq!(reply.json()["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");
     let path = "/lf.a2a.v1.A2AService/Nope";
     assert_eq!(grpc_refusal(url, path, &[("a2a-version", "99.0")], b"").await.reason, "VERSION_NOT_SUPPORTED");

@@ -1,0 +1,195 @@
+//! The end of a server, in good order and without a warning: what streams say, what tasks become.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tricord::client::Binding;
+
+use crate::raw::{http, on_every_wire, say, say_at_once};
+use crate::streams::gists;
+use crate::support::{Server, WIRES};
+
+fn config(grace: &str, on_restart: &str) -> String {
+    format!(
+        "[server]\ngrace = \"{grace}\"\n[[agents]]\nname = \"kit\"\nkind = \"conformance\"\non_restart = \"{on_restart}\""
+    )
+}
+
+async fn is_ready(server: &Server) -> bool {
+    http(&server.admin, "GET", "/metrics", &[], "").await.text().contains("tricord_ready 1")
+}
+
+/// Begins the end and waits until the server says so.
+async fn begin_end(server: &Server) {
+    assert!(is_ready(server).await);
+    server.terminate();
+    let until = Instant::now() + Duration::from_secs(5);
+    while is_ready(server).await {
+        assert!(Instant::now() < until, "told to end, and still ready");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn wait(mut server: Server) -> (Server, bool) {
+    tokio::task::spawn_blocking(move || {
+        let orderly = server.wait();
+        (server, orderly)
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn c54_runs_end_within_the_grace_and_their_streams_with_them() {
+    let mut server = Server::start(&config("20s", "fail"));
+    let mut streams = Vec::new();
+    for wire in WIRES {
+        let mut stream = server.ask(wire, "SendStreamingMessage", say("slow 0.8")).stream().await;
+        let first = stream.event().await;
+        assert_eq!(gists(&[stream.event().await]), ["working"], "{wire}");
+        streams.push((first.value["task"]["id"].as_str().unwrap().to_owned(), stream));
+    }
+    // One that waits for its answer, and one that waits for a client.
+    let waiting = server.ask(Binding::JsonRpc, "SendMessage", say("slow 0.8"));
+    let waiting = tokio::spawn(async move { waiting.send().await.ok() });
+    let asked = server.make(Binding::Grpc, "ask").await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let begun = Instant::now();
+    begin_end(&server).await;
+    assert!(tokio::net::TcpStream::connect(server.url.trim_start_matches("http://")).await.is_err(), "still accepting");
+    let mut ids = Vec::new();
+    for (id, mut stream) in streams {
+        assert_eq!(gists(&stream.rest().await), ["piece last", "completed"], "{}", stream.wire);
+        ids.push(id);
+    }
+    assert_eq!(waiting.await.unwrap()["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    let orderly;
+    (server, orderly) = wait(server).await;
+    assert!(orderly);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}: with nothing left there is no grace", begun.elapsed());
+    server.restart();
+    for id in ids {
+        assert_eq!(server.task(Binding::Grpc, &id).await["status"]["state"], "TASK_STATE_COMPLETED");
+    }
+    assert_eq!(server.task(Binding::Grpc, asked["id"].as_str().unwrap()).await, asked);
+}
+
+/// A server with a stream on each wire whose task does not end, told to end, and started again.
+async fn cut_off(on_restart: &str) -> (Server, Vec<String>) {
+    let server = Server::start(&config("300ms", on_restart));
+    let mut streams = Vec::new();
+    for wire in WIRES {
+        let mut stream = server.ask(wire, "SendStreamingMessage", say("slow 1.5")).stream().await;
+        let first = stream.event().await;
+        assert_eq!(gists(&[stream.event().await]), ["working"], "{wire}");
+        streams.push((first.value["task"]["id"].as_str().unwrap().to_owned(), stream));
+    }
+    begin_end(&server).await;
+    let mut ids = Vec::new();
+    for (id, mut stream) in streams {
+        // No event tells of an end that there was not.
+        match stream.next().await {
+            None => assert_ne!(stream.wire, Binding::Grpc),
+            Some(last) => {
+                assert_eq!((stream.wire, last.unwrap_err().reason.as_str()), (Binding::Grpc, "UNAVAILABLE"));
+            }
+        }
+        if stream.wire != Binding::Grpc {
+            let (_, last) = stream.comments().last().expect("a word of parting");
+            assert!(last.contains("going away"), "{last}");
+        }
+        ids.push(id);
+    }
+    let (mut server, orderly) = wait(server).await;
+    assert!(orderly);
+    server.restart();
+    (server, ids)
+}
+
+#[tokio::test]
+async fn c54_a_run_that_does_not_end_is_handed_over_and_goes_on() {
+    let (server, ids) = cut_off("resume").await;
+    let (server, ids) = (&server, &ids);
+    on_every_wire(|wire| async move {
+        let id = &ids[WIRES.iter().position(|other| *other == wire).unwrap()];
+        let mut stream = server.ask(wire, "SubscribeToTask", json!({"id": id})).stream().await;
+        assert_eq!(gists(&[stream.event().await]), ["task working"], "{wire}");
+        assert_eq!(stream.rest().await.last().unwrap().state(), "TASK_STATE_COMPLETED", "{wire}");
+        let task = server.task(wire, id).await;
+        assert_eq!(task["artifacts"].as_array().unwrap().len(), 1, "{wire}: made once");
+        assert_eq!(task["history"].as_array().unwrap().len(), 1, "{wire}: said once");
+    })
+    .await;
+}
+
+/// A task that recovery has come to: the new server serves while it does.
+async fn failed(server: &Server, wire: Binding, id: &str) -> Value {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        let task = server.task(wire, id).await;
+        match task["status"]["state"].as_str().unwrap() {
+            "TASK_STATE_WORKING" => assert!(Instant::now() < until, "left under way: {task}"),
+            state => {
+                assert_eq!(state, "TASK_STATE_FAILED", "{wire}");
+                return task;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn c54_a_run_that_does_not_end_and_may_not_go_on_fails_with_a_reason_at_the_next_start() {
+    let (server, ids) = cut_off("fail").await;
+    for (id, wire) in ids.iter().zip(WIRES) {
+        let task = failed(&server, wire, id).await;
+        let text = task["status"]["message"]["parts"][0]["text"].as_str().unwrap();
+        assert!(text.contains("server stopped"), "{wire}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn c54_told_twice_the_server_ends_at_once() {
+    let server = Server::start(&config("60s", "fail"));
+    server.ask(Binding::Grpc, "SendMessage", say_at_once("tck-cancel")).send().await.ok();
+    begin_end(&server).await;
+    let begun = Instant::now();
+    server.terminate();
+    wait(server).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn c53_killed_in_the_middle_nothing_is_left_under_way_and_nothing_that_ended_changes() {
+    let mut server = Server::start(&config("1s", "fail"));
+    let mut ended: Vec<Value> = Vec::new();
+    let mut running = Vec::new();
+    for wire in WIRES {
+        for words in ["chunks 3", "fail", "tck-artifact-data", "ask"] {
+            ended.push(server.make(wire, words).await);
+        }
+        let begun = server.ask(wire, "SendMessage", say_at_once("slow 20")).send().await.ok();
+        running.push(begun["task"]["id"].as_str().unwrap().to_owned());
+    }
+    let normal = |task: &Value| crate::raw::normal(&crate::raw::output("GetTask"), task);
+    server.kill_and_restart();
+    for wire in WIRES {
+        for task in &ended {
+            let again = server.task(wire, task["id"].as_str().unwrap()).await;
+            assert_eq!(normal(&again), normal(task), "{wire}");
+        }
+        for id in &running {
+            let task = failed(&server, wire, id).await;
+            assert!(!task["status"]["message"]["parts"][0]["text"].as_str().unwrap().is_empty(), "{wire}");
+            // Who followed it before is told how it went on.
+            let first = server.ask(Binding::HttpJson, "SubscribeToTask", json!({"id": id}));
+            let generation = first.header("last-event-id", "0.0").stream().await.event().await.id.unwrap();
+            let cursor = format!("{}.3", generation.split_once('.').unwrap().0);
+            let ask = server.ask(wire, "SubscribeToTask", json!({"id": id})).header("last-event-id", &cursor);
+            assert_eq!(gists(&ask.stream().await.rest().await), ["task working", "failed"], "{wire}");
+        }
+    }
+    for state in ["TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"] {
+        let list = server.ask(Binding::JsonRpc, "ListTasks", json!({"status": state})).send().await.ok();
+        assert_eq!(list["totalSize"], 0, "{state}");
+    }
+}
