@@ -309,12 +309,13 @@ impl Running {
         tracing::info!(grace = ?config.server.grace, "stopping: runs under way may end");
         server.begin_stop();
         engine.drain(config.server.grace).await;
+        // Before streams are ended, so that whatever came of a run is told on them.
+        engine.close().await;
         server.end_streams();
         server.stopped(CLOSE_PATIENCE).await;
         if let Some(admin) = admin {
             admin.abort();
         }
-        engine.close().await;
         let _ = accepting.await;
     }
 }

@@ -319,14 +319,16 @@ struct GrpcEvents<A> {
 impl<A> GrpcEvents<A> {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Reply<A>, Error>>> {
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
-        if self.end.as_mut().poll(cx).is_ready() {
-            let error = Error::unavailable("the server is going away", Duration::from_secs(1));
-            return Poll::Ready(Some(Err(error)));
-        }
         if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
             return Poll::Ready(Some(Err(deadline_passed())));
         }
-        Pin::new(events).poll_next(cx)
+        let event = Pin::new(events).poll_next(cx);
+        // What is ready goes out first: it may be the end that the client waits for.
+        if event.is_pending() && self.end.as_mut().poll(cx).is_ready() {
+            let error = Error::unavailable("the server is going away", Duration::from_secs(1));
+            return Poll::Ready(Some(Err(error)));
+        }
+        event
     }
 }
 

@@ -170,10 +170,6 @@ impl<T, F: Framing<T>> http_body::Body for Sse<T, F> {
         if this.events.is_none() {
             return Poll::Ready(None);
         }
-        if this.end.as_mut().poll(cx).is_ready() {
-            this.events = None;
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(GOODBYE)))));
-        }
         let mut out = Vec::new();
         this.gather(cx, &mut out);
         if !out.is_empty() {
@@ -184,6 +180,11 @@ impl<T, F: Framing<T>> http_body::Body for Sse<T, F> {
         }
         if this.events.is_none() {
             return Poll::Ready(None);
+        }
+        // What is ready goes out first: it may be the end that the client waits for.
+        if this.end.as_mut().poll(cx).is_ready() {
+            this.events = None;
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(GOODBYE)))));
         }
         match &mut this.silence {
             Some(silence) => silence.poll(cx).map(|()| Some(Ok(Frame::data(Bytes::from_static(PING))))),

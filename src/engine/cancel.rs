@@ -114,6 +114,7 @@ fn poll_canceled(cell: &TaskCell, watcher: usize, cx: &Context<'_>) -> Poll<Resu
     match state_of(task) {
         TaskState::Canceled => return Poll::Ready(Ok(task.clone())),
         state if lifecycle::is_terminal(state) => return Poll::Ready(Err(EngineError::Ended(state))),
+        _ if inner.closed => return Poll::Ready(Err(EngineError::Draining)),
         _ => {}
     }
     inner.park(watcher, cx);

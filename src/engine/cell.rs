@@ -71,6 +71,8 @@ pub(super) struct Inner {
     pub(super) reply: Option<Arc<Encoded<StreamResponse>>>,
     /// The store failed under it: this cell is over, and the log says what is left.
     pub(super) lost: bool,
+    /// The server is going down: what is committed now is all there will be.
+    pub(super) closed: bool,
     watchers: Slab<Option<Waker>>,
     followers: usize,
     agent_wakers: Vec<Waker>,
@@ -228,6 +230,7 @@ impl TaskCell {
                 incoming: VecDeque::new(),
                 reply: None,
                 lost: false,
+                closed: false,
                 watchers: Slab::new(),
                 followers: 0,
                 agent_wakers: Vec::new(),
@@ -441,6 +444,12 @@ impl TaskCell {
         if let Some(abort) = self.lock().run.as_ref().and_then(|run| run.abort.clone()) {
             abort.abort();
         }
+    }
+
+    /// Says that nothing more will be committed, to everybody who waits for it.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.wake_all();
     }
 
     /// Wakes everybody who watches the cell, and the agent.

@@ -17,7 +17,7 @@ mod stream;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -76,6 +76,8 @@ struct Shared {
     lost: Mutex<Vec<Uuid>>,
     /// Wakes everything that waits for the server to drain.
     settled: tokio::sync::Notify,
+    /// The task that tells readers what was committed; it ends after the writer.
+    publisher: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 /// Why the engine refuses or cannot do something.
@@ -156,8 +158,10 @@ impl Engine {
             health,
             lost: Mutex::default(),
             settled: tokio::sync::Notify::new(),
+            publisher: Mutex::default(),
         }));
-        tokio::spawn(publish::publish(engine.clone(), commits));
+        let publisher = tokio::spawn(publish::publish(engine.clone(), commits));
+        *engine.0.publisher.lock().unwrap_or_else(PoisonError::into_inner) = Some(publisher);
         tokio::spawn(recovery::after_failures(engine.clone()));
         engine.recover_orphans()?;
         Ok(engine)
@@ -183,8 +187,7 @@ impl Engine {
         Load { runs: self.0.limits.running(), streams: self.0.limits.streams(), cells: self.0.cells.len() }
     }
 
-    /// Takes no new work, and waits until the runs under way have ended, at most `grace`. What still runs then is cut off
-    /// without a change of its task; `on_restart` decides at the next start. Open streams end.
+    /// Takes no new work, and waits until the runs under way have ended, at most `grace`.
     pub async fn drain(&self, grace: Duration) {
         self.0.draining.store(true, Ordering::Release);
         let settled = async {
@@ -199,8 +202,9 @@ impl Engine {
         let _ = tokio::time::timeout(grace, settled).await;
     }
 
-    /// Stops for good: cuts off what still runs, without a change of its task, and writes what was admitted. Call
-    /// [`drain`](Self::drain) first to let runs end.
+    /// Stops for good: cuts off what still runs, without a change of its task (`on_restart` decides at the next start),
+    /// writes what was admitted and tells its readers. Whoever still waits for a task is told that the server goes down;
+    /// streams stay open. Call [`drain`](Self::drain) first to let runs end.
     pub async fn close(&self) {
         self.0.draining.store(true, Ordering::Release);
         for cell in self.0.cells.all() {
@@ -209,6 +213,13 @@ impl Engine {
         let writer = self.0.writer.clone();
         // The thread is joined where blocking is allowed.
         let _ = tokio::task::spawn_blocking(move || writer.close()).await;
+        let publisher = self.0.publisher.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(publisher) = publisher {
+            let _ = publisher.await;
+        }
+        for cell in self.0.cells.all() {
+            cell.close();
+        }
     }
 
     fn refuse_if_unready(&self) -> Result<(), EngineError> {

@@ -211,6 +211,9 @@ impl Sent {
         if committed.seq >= self.seq && (!pause || committed.pause > self.seq) {
             return Poll::Ready(Ok(Outcome::Task(committed.task.task().clone())));
         }
+        if inner.closed {
+            return Poll::Ready(Err(EngineError::Draining));
+        }
         inner.park(self.watcher, cx);
         Poll::Pending
     }

@@ -84,7 +84,17 @@ async fn cut_off(on_restart: &str) -> (Server, Vec<String>) {
         assert_eq!(gists(&[stream.event().await]), ["working"], "{wire}");
         streams.push((first.value["task"]["id"].as_str().unwrap().to_owned(), stream));
     }
+    let waiting = WIRES.map(|wire| {
+        let ask = server.ask(wire, "SendMessage", say("tck-cancel"));
+        tokio::spawn(async move { ask.send().await.refused("UNAVAILABLE") })
+    });
+    while !http(&server.admin, "GET", "/metrics", &[], "").await.text().contains("tricord_runs 6\n") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     begin_end(&server).await;
+    for answer in waiting {
+        answer.await.unwrap();
+    }
     let mut ids = Vec::new();
     for (id, mut stream) in streams {
         // No event tells of an end that there was not.
