@@ -70,7 +70,10 @@ async fn c31_a_cancel_stops_the_work_and_ends_every_stream() {
         let cancel = server.ask(wire, "CancelTask", json!({"id": id}));
         let answers = futures::future::join_all((0..3).map(|_| cancel.send())).await;
         let canceled = answers.into_iter().filter_map(|answer| match answer.outcome() {
-            Ok(task) => Some(assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED", "{wire}")),
+            Ok(task) => {
+                assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED", "{wire}");
+                Some(())
+            }
             Err(refusal) => {
                 assert_eq!(refusal.reason, "TASK_NOT_CANCELABLE", "{wire}");
                 None
