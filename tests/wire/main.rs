@@ -23,6 +23,7 @@ mod messages;
 mod order;
 mod parity;
 mod pings;
+mod proxy;
 mod resume;
 mod retries;
 mod shutdown;

@@ -32,6 +32,9 @@ const WATCHED: &str = r#""$@" </dev/null & server=$!; cat >/dev/null; kill -9 $s
 /// Starts a server to which a file that may not grow is an error and no deadly signal.
 const BOUNDED: &str = r#"trap '' XFSZ; exec "$@""#;
 
+/// Starts a server whose log goes into a file in its directory.
+const LOGGED: &str = r#"exec "$@" 2>server.log"#;
+
 /// A running server; it is killed when dropped.
 pub struct Server {
     child: Child,
@@ -66,6 +69,11 @@ impl Server {
     /// One with [`TWO_AGENTS`] that survives limits on the size of its files.
     pub fn bounded() -> Self {
         Self::start_by(BOUNDED, TWO_AGENTS)
+    }
+
+    /// One of this configuration that writes its log to `server.log` in [`Server::dir`].
+    pub fn logged(config: &str) -> Self {
+        Self::start_by(LOGGED, config)
     }
 
     /// The one with [`TWO_AGENTS`] that all tests share to which it does not matter what others do there.
