@@ -145,7 +145,7 @@ async fn a_stream_ends_when_the_server_does() {
 #[tokio::test]
 async fn another_media_type_is_no_grpc() {
     let running = start().await;
-    for media_type in ["application/grpc-web", "application/grpc+json"] {
+    for media_type in ["application/grpc-other", "application/grpc+json"] {
         let answer = running.grpc(&grpc_path("GetTask"), &[("content-type", media_type)], &get("x")).await;
         assert_eq!(answer.status, 415, "{media_type}");
     }
