@@ -1,7 +1,7 @@
 //! The scripted agent that conformance kits and our own tests talk to: the message says what is to happen.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,10 @@ const ASKED: &str = "What is the answer?";
 const ASKED_ON: &str = "Go on, or say done.";
 /// How often a slow run counts.
 const TICK: Duration = Duration::from_millis(50);
+/// Gates, and counters, that are remembered: the last ones.
+const REMEMBERED: usize = 10_000;
+/// The longest name of a gate, in bytes.
+const MAX_GATE: usize = 256;
 
 /// The scripted agent. Clones share their gates and counters.
 #[derive(Debug, Clone, Default)]
@@ -28,27 +32,51 @@ pub struct Conformance {
 
 #[derive(Debug, Default)]
 struct Shared {
-    gates: Mutex<HashMap<String, watch::Sender<bool>>>,
-    ticks: Mutex<HashMap<String, u64>>,
+    gates: Mutex<Recent<watch::Sender<bool>>>,
+    ticks: Mutex<Recent<u64>>,
+}
+
+/// Values by name, of which the oldest are forgotten: whoever talks to the agent chooses the names.
+#[derive(Debug, Default)]
+struct Recent<V> {
+    values: HashMap<String, V>,
+    order: VecDeque<String>,
+}
+
+impl<V> Recent<V> {
+    fn get_or_insert(&mut self, name: &str, value: impl FnOnce() -> V) -> &mut V {
+        if !self.values.contains_key(name) {
+            if self.order.len() >= REMEMBERED
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.values.remove(&oldest);
+            }
+            self.order.push_back(name.to_owned());
+        }
+        self.values.entry(name.to_owned()).or_insert_with(value)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Conformance {
-    /// How often a `slow` run of this task has counted, 20 times a second while it runs; `None` if it never did.
+    /// How often a `slow` run of this task has counted, 20 times a second while it runs; `None` if it never did, or long
+    /// ago.
     pub fn ticks(&self, task: &str) -> Option<u64> {
-        self.shared.ticks.lock().unwrap_or_else(PoisonError::into_inner).get(task).copied()
+        lock(&self.shared.ticks).values.get(task).copied()
     }
 
     fn tick(&self, task: &str) {
-        let mut ticks = self.shared.ticks.lock().unwrap_or_else(PoisonError::into_inner);
-        match ticks.get_mut(task) {
-            Some(count) => *count += 1,
-            None => drop(ticks.insert(task.to_owned(), 1)),
-        }
+        *lock(&self.shared.ticks).get_or_insert(task, || 0) += 1;
     }
 
-    fn gate(&self, key: &str) -> watch::Sender<bool> {
-        let mut gates = self.shared.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.entry(key.to_owned()).or_insert_with(|| watch::Sender::new(false)).clone()
+    fn gate(&self, key: &str) -> Result<watch::Sender<bool>, AgentError> {
+        if key.len() > MAX_GATE {
+            return Err(AgentError::new("the name of a gate has at most 256 bytes"));
+        }
+        Ok(lock(&self.shared.gates).get_or_insert(key, || watch::Sender::new(false)).clone())
     }
 }
 
@@ -126,7 +154,7 @@ impl Agent for Conformance {
             }
             "gate" => self.gated_chunks(&cx, rest).await,
             "open" => {
-                self.gate(rest.trim()).send_replace(true);
+                self.gate(rest.trim())?.send_replace(true);
                 echo(&cx, rest).await
             }
             "data" => data(&cx).await,
@@ -165,7 +193,7 @@ impl Conformance {
         let (key, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         let count = rest.strip_prefix("chunks ").unwrap_or("1");
         cx.working("").await?;
-        let mut gate = self.gate(key).subscribe();
+        let mut gate = self.gate(key)?.subscribe();
         tokio::select! {
             () = cx.cancelled() => return Ok(()),
             opened = gate.wait_for(|open| *open) => drop(opened),
