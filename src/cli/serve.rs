@@ -119,7 +119,8 @@ fn serve(config: Config) -> ExitCode {
     };
     let ended = runtime.block_on(async {
         let running = Launch::from_config(config).bind().await?;
-        print_banner(&running)?;
+        // Where stdout is closed, or its reader has gone, there is nobody to tell; the server runs all the same.
+        let _ = print_banner(&running);
         let stop = async {
             told_to_stop().await;
             tokio::spawn(async {
