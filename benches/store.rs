@@ -58,7 +58,7 @@ fn echo(store: &Store, now_us: i64) -> Append {
         body: RecordBatch { records: records.collect() }.encode_to_vec(),
         row: Some(Row { state: TaskState::Completed, status_us: now_us, live: false }),
         checkpoint: None,
-        claim: None,
+        claims: Vec::new(),
     }
 }
 

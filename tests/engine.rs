@@ -333,3 +333,119 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
         second.shutdown_timeout(Duration::from_secs(10));
     }
 }
+
+#[tokio::test]
+async fn a_stream_that_may_not_be_opened_begins_nothing() {
+    let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
+    let limits = Limits { streams: 0, ..Limits::default() };
+    let engine = Engine::start(store, vec![spec(Conformance::default())], limits).expect("an engine");
+    let refused = engine.send(Incoming { streaming: true, ..message("slow 30") }).expect_err("no stream may be opened");
+    assert!(matches!(refused, EngineError::Busy(_)), "{refused}");
+    assert_eq!(engine.load().runs, 0);
+}
+
+#[tokio::test]
+async fn an_agent_that_says_without_end_what_it_does_is_stopped() {
+    let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
+    let limits = Limits { task_records: 100, ..Limits::default() };
+    let agent = from_fn(|cx: Cx| async move {
+        loop {
+            cx.working("still at it").await?;
+        }
+    });
+    let engine = Engine::start(store, vec![spec(agent)], limits).expect("an engine");
+    let task = send(&engine, message("x")).await;
+    assert_eq!(state(&task), TaskState::Failed);
+    assert_eq!(task.history.len(), 99);
+}
+
+/// Starts an engine on a file again and again, and ends it without letting runs end.
+struct Restarts {
+    _dir: tempfile::TempDir,
+    url: StoreUrl,
+}
+
+impl Restarts {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let url = format!("sqlite:{}", dir.path().join("t.db").display()).parse().expect("an address");
+        Self { _dir: dir, url }
+    }
+
+    fn life<F: Future>(&self, limits: Limits, agent: impl Agent, life: impl FnOnce(Engine) -> F) -> F::Output {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let result = runtime.block_on(async {
+            let store = Store::open(&Options::new(self.url.clone())).expect("a store");
+            let spec = AgentSpec { on_restart: OnRestart::Resume, ..spec(agent) };
+            let engine = Engine::start(store, vec![spec], limits).expect("an engine");
+            let result = life(engine.clone()).await;
+            engine.close().await;
+            result
+        });
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        result
+    }
+}
+
+async fn until(engine: &Engine, task: Uuid, end: TaskState) {
+    let waiting = async {
+        while state(engine.read("a", "", task).expect("readable").task()) != end {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let reached = tokio::time::timeout(Duration::from_secs(30), waiting).await.is_ok();
+    assert!(reached, "{:?} is not reached by {:?}", end, engine.read("a", "", task).expect("readable").task().status);
+}
+
+#[test]
+fn attempts_are_counted_also_where_a_checkpoint_covers_them() {
+    let restarts = Restarts::new();
+    let (attempts, tried) = std::sync::mpsc::channel();
+    let agent = move || {
+        let attempts = attempts.clone();
+        from_fn(move |cx: Cx| {
+            let attempts = attempts.clone();
+            async move {
+                // More than what is worth a checkpoint.
+                let big = text_part("x".repeat(100 << 10));
+                let artifact = tricord::task::event::artifact("big", vec![big]);
+                cx.emit_artifact(artifact, false, true).await?;
+                cx.commit().await?;
+                let _ = attempts.send(cx.turn().attempt);
+                std::future::pending().await
+            }
+        })
+    };
+    let wait = |n| {
+        let attempt = tried.recv_timeout(Duration::from_secs(30)).expect("an attempt");
+        assert_eq!(attempt, n);
+    };
+    let task = restarts.life(Limits::default(), agent(), |engine| async move {
+        let task = begin(&engine, "x").await;
+        tokio::task::block_in_place(|| wait(1));
+        task
+    });
+    for attempt in [2, 3] {
+        restarts.life(Limits::default(), agent(), |_| async { tokio::task::block_in_place(|| wait(attempt)) });
+    }
+    let failed = |engine: Engine| async move { until(&engine, id(&task), TaskState::Failed).await };
+    restarts.life(Limits::default(), agent(), failed);
+}
+
+#[test]
+fn runs_for_which_there_is_no_place_at_the_start_are_taken_up_later() {
+    let restarts = Restarts::new();
+    let tasks = restarts.life(Limits::default(), Conformance::default(), |engine| async move {
+        let mut tasks = Vec::new();
+        for _ in 0..3 {
+            tasks.push(id(&begin(&engine, "slow 0.2").await));
+        }
+        tasks
+    });
+    let one = Limits { running: 1, ..Limits::default() };
+    restarts.life(one, Conformance::default(), |engine| async move {
+        for task in tasks {
+            until(&engine, task, TaskState::Completed).await;
+        }
+    });
+}

@@ -106,7 +106,7 @@ impl Call {
             extensions: extensions(protocol, headers),
             deadline: None,
             trace: text(headers, "traceparent"),
-            idempotency_key: text(headers, "idempotency-key"),
+            idempotency_key: headers.get("idempotency-key").and_then(opaque),
             last_event_id: text(headers, "last-event-id"),
         }
     }
@@ -168,6 +168,12 @@ fn extensions(protocol: &Protocol, headers: &HeaderMap) -> Vec<String> {
         }
     }
     named
+}
+
+/// A value that is only compared: also one that is no text is there, and other bytes are another.
+fn opaque(value: &http::HeaderValue) -> Option<String> {
+    let value = value.as_bytes().trim_ascii();
+    (!value.is_empty()).then(|| value.iter().copied().map(char::from).collect())
 }
 
 fn text(headers: &HeaderMap, name: &'static str) -> Option<String> {

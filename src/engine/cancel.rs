@@ -81,7 +81,12 @@ async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {
         }
     }
     let (refused, abort) = cell.change(|inner| {
-        let abort = inner.run.take().and_then(|run| run.abort);
+        let run = inner.run.take();
+        // A run that began meanwhile was not told yet.
+        let abort = run.and_then(|run| {
+            run.cancelled.cancel();
+            run.abort
+        });
         cell.touch_row(inner);
         // Refused if the run brought the task to an end meanwhile, which may be CANCELED already.
         (cell.admit(inner, Draft::status(TaskState::Canceled, None)).err(), abort)

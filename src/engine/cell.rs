@@ -73,6 +73,8 @@ pub(super) struct Inner {
     pub(super) lost: bool,
     /// The server is going down: what is committed now is all there will be.
     pub(super) closed: bool,
+    /// Something that the writer took was not written, so nothing that follows it may be.
+    refused: bool,
     watchers: Slab<Option<Waker>>,
     followers: usize,
     agent_wakers: Vec<Waker>,
@@ -101,7 +103,7 @@ struct Opening {
 #[derive(Default)]
 struct Outgoing {
     new: Option<NewTask>,
-    claim: Option<ClaimKey>,
+    claims: Vec<ClaimKey>,
     events: Vec<Arc<Event>>,
     batch: Vec<u8>,
     row: bool,
@@ -140,6 +142,8 @@ impl Fold {
 /// A run that owns the task.
 pub(super) struct Run {
     pub(super) number: u32,
+    /// The first run of the future that it belongs to.
+    pub(super) first: u32,
     pub(super) cancelled: CancellationToken,
     pub(super) abort: Option<AbortHandle>,
     /// The run's future is being polled: its events are flushed when the poll ends.
@@ -231,6 +235,7 @@ impl TaskCell {
                 reply: None,
                 lost: false,
                 closed: false,
+                refused: false,
                 watchers: Slab::new(),
                 followers: 0,
                 agent_wakers: Vec::new(),
@@ -259,8 +264,8 @@ impl TaskCell {
             lifecycle::Illegal::Ended(state) => EmitError::Ended(state),
             other => EmitError::Illegal(other.to_string()),
         })?;
-        // A state can always be entered, so that a task at its limits can still end.
-        if !matches!(kind, lifecycle::Event::Status(_)) {
+        // A task at its limits can still end.
+        if !lifecycle::is_terminal(state) {
             self.shared.limits.task_room(head.seq, head.bytes)?;
         }
         let entered = matches!(kind, lifecycle::Event::Status(_));
@@ -294,7 +299,7 @@ impl TaskCell {
             return Err(EmitError::Ended(state));
         }
         self.shared.limits.task_room(head.seq, head.bytes)?;
-        inner.pending.claim = claim;
+        inner.pending.claims.extend(claim);
         Ok(self.push(inner, Draft::Message(message), snapshot))
     }
 
@@ -311,7 +316,7 @@ impl TaskCell {
             context: Arc::clone(&self.ids.context),
             created_us: now,
         });
-        inner.pending.claim = claim;
+        inner.pending.claims.extend(claim);
         inner.pending.row = true;
         self.push(inner, Draft::Created(metadata), false);
         self.push(inner, Draft::Message(message), snapshot);
@@ -385,13 +390,15 @@ impl TaskCell {
         result
     }
 
-    /// Takes in what the writer has committed, and wakes everybody who waited for it. Called by the publisher alone.
-    pub(super) fn publish(self: &Arc<Self>) {
+    /// Takes in what the writer has committed, which is everything up to `last`, and wakes everybody who waited for it.
+    /// Called by the publisher alone.
+    pub(super) fn publish(self: &Arc<Self>, last: u64) {
         let mut inner = self.lock();
         let inner_ref = &mut *inner;
-        let events = std::mem::take(&mut inner_ref.committing);
+        // The writer may have taken more meanwhile, for a commit that is still under way.
+        let durable = inner_ref.committing.partition_point(|event| event.seq <= last);
         let mut freed = 0;
-        for event in events {
+        for event in inner_ref.committing.drain(..durable) {
             freed += event.size;
             inner_ref.committed.take(event, inner_ref.followers > 0);
         }
@@ -400,6 +407,8 @@ impl TaskCell {
         let ended = lifecycle::is_terminal(state_of(inner_ref.committed.task.task()));
         if let Some(checkpoint) = inner_ref.committed.checkpoint_due(ended) {
             inner_ref.pending.checkpoint = Some(checkpoint);
+            // With the row the store knows that the log is covered to its end, and when it may go.
+            inner_ref.pending.row |= ended;
         }
         if ended {
             inner_ref.committed.end();
@@ -609,11 +618,11 @@ impl Pending for TaskCell {
     fn take(&self) -> Option<Append> {
         let mut inner = self.lock();
         inner.dirty = false;
-        if !inner.pending.is_some() {
+        if inner.refused || !inner.pending.is_some() {
             return None;
         }
         let live = inner.run.is_some();
-        let Outgoing { new, claim, events, batch, row, checkpoint } = std::mem::take(&mut inner.pending);
+        let Outgoing { new, claims, events, batch, row, checkpoint } = std::mem::take(&mut inner.pending);
         let head = inner.head.as_mut()?;
         let row = row.then_some(Row { state: head.state, status_us: head.status_us, live });
         let (first, last) = match (events.first(), events.last()) {
@@ -621,7 +630,11 @@ impl Pending for TaskCell {
             _ => (head.seq + 1, head.seq),
         };
         inner.committing.extend(events);
-        Some(Append { pk: self.pk, new, first, last, body: batch, row, checkpoint, claim })
+        Some(Append { pk: self.pk, new, first, last, body: batch, row, checkpoint, claims })
+    }
+
+    fn refused(&self) {
+        self.lock().refused = true;
     }
 }
 

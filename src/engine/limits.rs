@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agents::EmitError;
+use crate::store::MAX_SEQ;
 
 /// Limits of a whole engine. Work beyond one is refused with a clear answer, never queued without bound.
 #[derive(Debug, Clone)]
@@ -82,7 +83,8 @@ impl Usage {
 
     /// Whether a task of this many records and bytes may get another record.
     pub(super) fn task_room(&self, records: u64, bytes: usize) -> Result<(), EmitError> {
-        if records >= self.limits.task_records {
+        // Of what a log can hold the last place is for the end of the task.
+        if records >= self.limits.task_records.min(MAX_SEQ - 1) {
             return Err(EmitError::TooLarge("records of one task"));
         }
         if bytes >= self.limits.task_bytes {

@@ -14,6 +14,8 @@ mod recovery;
 mod run;
 mod send;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,8 +74,9 @@ struct Shared {
     agents: HashMap<Arc<str>, Arc<AgentSpec>>,
     draining: AtomicBool,
     health: watch::Receiver<Health>,
-    /// Tasks whose cells were lost with a failed commit, to be recovered when the store answers again.
+    /// Tasks that are to be recovered: their cells were lost with a failed commit, or there was no place for their runs.
     lost: Mutex<Vec<Uuid>>,
+    lost_one: tokio::sync::Notify,
     /// Wakes everything that waits for the server to drain.
     settled: tokio::sync::Notify,
     /// The task that tells readers what was committed; it ends after the writer.
@@ -157,6 +160,7 @@ impl Engine {
             draining: AtomicBool::new(false),
             health,
             lost: Mutex::default(),
+            lost_one: tokio::sync::Notify::new(),
             settled: tokio::sync::Notify::new(),
             publisher: Mutex::default(),
         }));

@@ -1,6 +1,6 @@
 //! From a commit to its readers: the one task that tells cells what has become durable.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -15,7 +15,7 @@ pub(super) async fn publish(engine: Engine, mut commits: UnboundedReceiver<Commi
             Commit::Done(appends) => {
                 for (cell, result) in appends {
                     match result {
-                        Ok(_) => cell.publish(),
+                        Ok(last) => cell.publish(last),
                         Err(error) => refused(&engine, &cell, &error),
                     }
                 }
@@ -38,5 +38,5 @@ fn refused(engine: &Engine, cell: &Arc<TaskCell>, error: &AppendError) {
 
 fn lose(engine: &Engine, cell: &Arc<TaskCell>) {
     cell.lose();
-    engine.0.lost.lock().unwrap_or_else(PoisonError::into_inner).push(cell.id);
+    engine.lost(cell.id);
 }

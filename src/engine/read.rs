@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::schema::Task;
 use crate::store::{Tail, TaskRow};
-use crate::task::event::{Body, Event, Ids, micros};
+use crate::task::event::{Event, Ids, micros};
 use crate::task::{fold, lifecycle};
 
 use super::cell::{Beginning, Fold, state_of};
@@ -47,10 +47,6 @@ pub(super) struct Folded {
     pub(super) seq: u64,
     pub(super) time_us: i64,
     pub(super) bytes: usize,
-    /// The last of the client's messages stands behind the last status: it is not answered yet.
-    pub(super) unanswered: bool,
-    /// Tries of its last run.
-    pub(super) attempts: u32,
 }
 
 impl Engine {
@@ -121,14 +117,7 @@ impl Engine {
     pub(super) fn fold(&self, row: &TaskRow) -> Result<Folded, EngineError> {
         let ids = ids(row);
         let log = self.0.store.log(row.pk, 0)?;
-        let mut folded = Folded {
-            task: Box::new(fold::empty(&ids)),
-            seq: 0,
-            time_us: row.created_us,
-            bytes: 0,
-            unanswered: false,
-            attempts: 1,
-        };
+        let mut folded = Folded { task: Box::new(fold::empty(&ids)), seq: 0, time_us: row.created_us, bytes: 0 };
         if let Some(checkpoint) = log.checkpoint {
             folded.seq = checkpoint.seq;
             if let Some(task) = checkpoint.task {
@@ -144,17 +133,11 @@ impl Engine {
             fold::apply(&mut folded.task, &event);
             folded.seq = event.seq;
             folded.bytes += event.size;
-            match &event.body {
-                Body::Message { .. } => (folded.unanswered, folded.attempts) = (true, 1),
-                Body::Resumed { attempt } => folded.attempts = *attempt,
-                _ if event.state().is_some() => folded.unanswered = false,
-                _ => {}
-            }
         }
         Ok(folded)
     }
 
-    /// The committed events behind `after`, read from the store.
+    /// The next committed events behind `after`, read from the store.
     pub(super) fn events_after(&self, cell: &TaskCell, after: u64) -> Result<VecDeque<Arc<Event>>, EngineError> {
         match self.0.store.log_since(cell.pk, after)? {
             Tail::Records(batches) => Ok(batches

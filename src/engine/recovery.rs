@@ -1,17 +1,22 @@
 //! Recovery: what becomes of tasks whose run was under way when the process, or the store, stopped.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use uuid::Uuid;
 
 use crate::agents::text_part;
+use crate::schema::store::record;
 use crate::schema::{Role, TaskState};
-use crate::store::{Health, TaskRow};
+use crate::store::{Health, Tail, TaskRow};
 use crate::task::event::Draft;
 use crate::task::lifecycle;
-use std::sync::Arc;
 
-use super::cell::state_of;
-use super::run::{self, RunStart, agent_message};
-use super::{Engine, EngineError, OnRestart};
+use super::cell::Inner;
+use super::limits::Permit;
+use super::run::{self, RunStart, RunTask, agent_message};
+use super::send::RUNS;
+use super::{Engine, EngineError, OnRestart, TaskCell};
 
 /// How often a run is tried, the first time included, before its task fails.
 const MOST_ATTEMPTS: u32 = 3;
@@ -29,7 +34,7 @@ impl Engine {
             for row in &rows {
                 match self.recover(row) {
                     Ok(()) => count += 1,
-                    Err(error) => tracing::error!(%error, task = %row.id, "a task could not be recovered"),
+                    Err(error) => self.not_recovered(row.id, &error),
                 }
             }
         }
@@ -39,52 +44,118 @@ impl Engine {
         Ok(())
     }
 
+    /// Tries again later, unless it is in vain.
+    fn not_recovered(&self, id: Uuid, error: &EngineError) {
+        if *error == EngineError::NotFound {
+            return tracing::warn!(task = %id, "a task was under way, and its agent is not served any more");
+        }
+        match error {
+            EngineError::Busy(_) => tracing::debug!(task = %id, "a task waits for a place to be recovered"),
+            _ => tracing::error!(%error, task = %id, "a task could not be recovered yet"),
+        }
+        self.lost(id);
+    }
+
+    /// Has a task recovered, as soon as the store and the limits allow it.
+    pub(super) fn lost(&self, id: Uuid) {
+        self.0.lost.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        self.0.lost_one.notify_one();
+    }
+
     fn recover(&self, row: &TaskRow) -> Result<(), EngineError> {
-        if lifecycle::is_terminal(row.state) {
-            // It ended; only the end of its run was not written. Nothing to do: the row is not live in this epoch.
-            return Ok(());
-        }
-        let folded = self.fold(row)?;
-        let state = state_of(&folded.task);
-        if state == TaskState::InputRequired && !folded.unanswered {
-            return Ok(());
-        }
         let cell = self.0.cells.get_or_load(row.id, || self.load_cell(row).map(Some))?.ok_or(EngineError::NotFound)?;
-        let attempt = folded.attempts + 1;
-        let message = folded.task.history.iter().rev().find(|message| message.role() == Role::User).cloned();
-        match message {
-            Some(message) if cell.spec.on_restart == OnRestart::Resume && attempt <= MOST_ATTEMPTS => {
-                let permit = self.0.limits.run().ok_or(EngineError::Busy("tasks running at the same time"))?;
-                let start = RunStart {
-                    message: Arc::new(message),
-                    attempt,
-                    begins_task: folded.task.history.len() == 1,
-                    extensions: Vec::new(),
-                    accepted_output_modes: Vec::new(),
-                    metadata: folded.task.metadata.clone(),
-                };
-                let run = cell.change(|inner| {
-                    cell.admit(inner, Draft::Resumed(attempt))?;
-                    Ok::<_, EngineError>(run::begin(&cell, inner, start, permit))
-                })?;
-                run::spawn(run);
+        let Unfinished { unanswered, attempts } = self.unfinished(row)?;
+        let attempt = attempts + 1;
+        let permit = (cell.spec.on_restart == OnRestart::Resume && attempt <= MOST_ATTEMPTS)
+            .then(|| self.0.limits.run().ok_or(RUNS))
+            .transpose()?;
+        let run = cell.change(|inner| {
+            let head = inner.head?;
+            // Whoever came first has taken the task up.
+            if inner.run.is_some() {
+                return None;
             }
-            _ => {
+            let waits = lifecycle::is_interrupted(head.state)
+                && (!row.live || (head.state == TaskState::InputRequired && !unanswered));
+            if lifecycle::is_terminal(head.state) || waits {
+                // At most the end of its run was not written.
+                cell.touch_row(inner);
+                return None;
+            }
+            let resumed = permit.and_then(|permit| resume(&cell, inner, attempt, permit));
+            if resumed.is_none() {
                 let text = "The server stopped while the task was under way.";
                 let message = agent_message(&cell, vec![text_part(text)]);
-                cell.change(|inner| cell.admit(inner, Draft::status(TaskState::Failed, Some(message))))?;
+                if let Err(error) = cell.admit(inner, Draft::status(TaskState::Failed, Some(message))) {
+                    tracing::error!(%error, task = %cell.ids.task, "the end of a task was refused");
+                }
             }
+            resumed
+        });
+        if let Some(run) = run {
+            run::spawn(run);
         }
         Ok(())
     }
+
+    /// What the log says of the last run. Of the whole log: a checkpoint holds the task, and not how it came to be.
+    fn unfinished(&self, row: &TaskRow) -> Result<Unfinished, EngineError> {
+        let (mut found, mut at) = (Unfinished { unanswered: false, attempts: 1 }, 0);
+        loop {
+            let Tail::Records(batches) = self.0.store.log_since(row.pk, at)? else { return Ok(found) };
+            let before = at;
+            for record in batches.into_iter().flat_map(|batch| batch.records) {
+                at = record.seq;
+                match record.event {
+                    Some(record::Event::Message(_)) => found = Unfinished { unanswered: true, attempts: 1 },
+                    Some(record::Event::Resumed(resumed)) => found.attempts = resumed.attempt,
+                    Some(record::Event::Status(_)) => found.unanswered = false,
+                    Some(record::Event::Created(_) | record::Event::Artifact(_)) | None => {}
+                }
+            }
+            if at == before {
+                return Ok(found);
+            }
+        }
+    }
 }
 
-/// Recovers the tasks that were lost with a failed commit, each time that the store answers again.
+/// What is known of a run that was cut off.
+struct Unfinished {
+    /// The last of the client's messages stands behind the last status.
+    unanswered: bool,
+    /// Tries of the run.
+    attempts: u32,
+}
+
+/// Runs the task's last message again; `None` if there is none, or the task is as large as it may be.
+fn resume(cell: &Arc<TaskCell>, inner: &mut Inner, attempt: u32, permit: Permit) -> Option<RunTask> {
+    let task = inner.committed.task.task();
+    let message = task.history.iter().rev().find(|message| message.role() == Role::User).cloned()?;
+    let start = RunStart {
+        message: Arc::new(message),
+        attempt,
+        begins_task: task.history.len() == 1,
+        extensions: Vec::new(),
+        accepted_output_modes: Vec::new(),
+        metadata: task.metadata.clone(),
+    };
+    cell.admit(inner, Draft::Resumed(attempt)).ok()?;
+    Some(run::begin(cell, inner, start, permit))
+}
+
+/// How long a task that could not be recovered is left alone.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Recovers the tasks that were lost: with a failed commit, when the store answers again; or because there was no place
+/// for them, when there is.
 pub(super) async fn after_failures(engine: Engine) {
     let mut health = engine.0.health.clone();
-    while health.changed().await.is_ok() {
-        if !matches!(*health.borrow_and_update(), Health::Ok) {
-            continue;
+    loop {
+        engine.0.lost_one.notified().await;
+        tokio::time::sleep(TRY_AGAIN).await;
+        if health.wait_for(|health| matches!(health, Health::Ok)).await.is_err() {
+            return;
         }
         let lost = std::mem::take(&mut *engine.0.lost.lock().unwrap_or_else(PoisonError::into_inner));
         for id in lost {
@@ -95,7 +166,7 @@ pub(super) async fn after_failures(engine: Engine) {
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = recovered {
-                tracing::error!(%error, task = %id, "a task could not be recovered");
+                engine.not_recovered(id, &error);
             }
         }
     }

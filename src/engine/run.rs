@@ -38,7 +38,7 @@ pub(super) struct RunStart {
 
 /// Makes a run the owner of the task, under the lock that admitted its message. The caller spawns what it returns.
 pub(super) fn begin(cell: &Arc<TaskCell>, inner: &mut Inner, start: RunStart, permit: Permit) -> RunTask {
-    let turn = own(cell, inner, start);
+    let turn = own(cell, inner, start, None);
     let may_reply = inner.head.is_none() && cell.spec.agent.may_reply();
     if !may_reply {
         cell.create(inner);
@@ -47,28 +47,30 @@ pub(super) fn begin(cell: &Arc<TaskCell>, inner: &mut Inner, start: RunStart, pe
     let host = Arc::new(RunHost { cell: Arc::clone(cell), number: inner.runs });
     let running = cell.spec.agent.run(Cx::new(host, Arc::clone(&turn)));
     let create_at = may_reply.then(|| Box::pin(tokio::time::sleep(CREATE_AFTER)));
-    RunTask { cell: Arc::clone(cell), number: inner.runs, turn, running, create_at, permit: Some(permit) }
+    let number = inner.runs;
+    RunTask { cell: Arc::clone(cell), first: number, number, turn, running, create_at, permit: Some(permit) }
 }
 
 /// Spawns a run that [`begin`] made, and leaves the handle that can cut it off with the cell.
 pub(super) fn spawn(task: RunTask) {
-    let cell = Arc::clone(&task.cell);
-    let number = task.number;
+    let (cell, first) = (Arc::clone(&task.cell), task.first);
     let abort = tokio::spawn(task).abort_handle();
     let mut inner = cell.lock();
-    if let Some(run) = inner.run.as_mut().filter(|run| run.number >= number) {
-        run.abort = Some(abort);
-    } else if inner.lost {
-        abort.abort();
+    match inner.run.as_mut().filter(|run| run.first == first) {
+        Some(run) => run.abort = Some(abort),
+        // It is over already, or was cut off before there was a handle to do it with.
+        None => abort.abort(),
     }
 }
 
-fn own(cell: &TaskCell, inner: &mut Inner, start: RunStart) -> Arc<Turn> {
+/// Makes the next run the owner of the task; `before` is the one whose future goes on with it.
+fn own(cell: &TaskCell, inner: &mut Inner, start: RunStart, before: Option<Run>) -> Arc<Turn> {
     inner.runs += 1;
     let cancelled = CancellationToken::new();
-    let abort = inner.run.take().and_then(|run| run.abort);
+    let (first, abort) = before.map_or((inner.runs, None), |run| (run.first, run.abort));
     inner.run = Some(Run {
         number: inner.runs,
+        first,
         cancelled: cancelled.clone(),
         abort,
         // Until the first poll is over: what is admitted before belongs to the same commit.
@@ -96,6 +98,8 @@ fn own(cell: &TaskCell, inner: &mut Inner, start: RunStart) -> Arc<Turn> {
 /// A run under way.
 pub(super) struct RunTask {
     cell: Arc<TaskCell>,
+    /// The run that it began with, and the one that it is at.
+    first: u32,
     number: u32,
     turn: Arc<Turn>,
     running: Running,
@@ -126,7 +130,7 @@ impl Future for RunTask {
                     return Poll::Pending;
                 }
             };
-            if this.end(end) == Next::Over {
+            if matches!(this.end(end), Next::Over) {
                 return Poll::Ready(());
             }
         }
@@ -157,7 +161,10 @@ impl RunTask {
             let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
             tracing::error!(task = %self.cell.ids.task, agent = %self.cell.spec.name, panic = text, "an agent panicked");
         }
-        if let End::Returned(Err(error)) = &end {
+        // That a task which was cancelled takes no more is no news.
+        if let End::Returned(Err(error)) = &end
+            && !matches!(error.refusal(), Some(EmitError::Ended(_) | EmitError::RunOver))
+        {
             let source = std::error::Error::source(error);
             tracing::warn!(task = %self.cell.ids.task, agent = %self.cell.spec.name, %error, source, "a run failed");
         }
@@ -165,19 +172,8 @@ impl RunTask {
         let next = cell.change(|inner| self.settle(inner, end));
         match &next {
             Next::Over => cell.wake_all(),
-            Next::Run(message) => {
-                let start = RunStart {
-                    message: Arc::clone(message),
-                    attempt: 1,
-                    begins_task: false,
-                    extensions: self.turn.extensions.clone(),
-                    accepted_output_modes: self.turn.accepted_output_modes.clone(),
-                    metadata: None,
-                };
-                let mut inner = cell.lock();
-                self.turn = own(&cell, &mut inner, start);
-                self.number = inner.runs;
-                drop(inner);
+            Next::Run(number, turn) => {
+                (self.number, self.turn) = (*number, Arc::clone(turn));
                 let host = Arc::new(RunHost { cell: Arc::clone(&cell), number: self.number });
                 self.running = cell.spec.agent.run(Cx::new(host, Arc::clone(&self.turn)));
             }
@@ -205,8 +201,16 @@ impl RunTask {
             End::Returned(Ok(())) => match inner.incoming.pop_front() {
                 Some(message) => {
                     // The same future goes on with the next run: the row still says that one owns the task.
-                    inner.run = Some(run);
-                    return Next::Run(message);
+                    let start = RunStart {
+                        message,
+                        attempt: 1,
+                        begins_task: false,
+                        extensions: self.turn.extensions.clone(),
+                        accepted_output_modes: self.turn.accepted_output_modes.clone(),
+                        metadata: None,
+                    };
+                    let turn = own(&self.cell, inner, start, Some(run));
+                    return Next::Run(inner.runs, turn);
                 }
                 None if run.asked => return Next::Over,
                 None => Draft::status(TaskState::Completed, None),
@@ -224,10 +228,10 @@ impl RunTask {
 }
 
 /// What follows a run.
-#[derive(PartialEq)]
 enum Next {
     Over,
-    Run(Arc<Message>),
+    /// The next run, by its number, and what it is about.
+    Run(u32, Arc<Turn>),
 }
 
 impl Drop for RunTask {

@@ -11,9 +11,10 @@ use uuid::Uuid;
 
 use crate::schema::{Message, StreamResponse, Task};
 use crate::store::{Claim, ClaimKey, Claimed};
-use crate::task::event::Ids;
+use crate::task::event::{Ids, parse_id};
 
 use super::cell::Beginning;
+use super::limits::Permit;
 use super::run::{self, RunStart};
 use super::{Engine, EngineError, TaskCell, TaskStream, fresh_id};
 
@@ -44,7 +45,9 @@ pub struct Sent {
     cell: Arc<TaskCell>,
     seq: u64,
     watcher: usize,
-    streaming: bool,
+    follows: bool,
+    /// The place of the stream that it will become.
+    stream: Option<Permit>,
 }
 
 /// What came of a message.
@@ -56,6 +59,11 @@ pub enum Outcome {
     /// An answer without a task.
     Message(Arc<Encoded<StreamResponse>>),
 }
+
+/// The refusal where no stream more may be open.
+pub(super) const STREAMS: EngineError = EngineError::Busy("open streams");
+/// The same for runs.
+pub(super) const RUNS: EngineError = EngineError::Busy("tasks running at the same time");
 
 /// The place that a new task's message has in its log, behind its creation.
 const FIRST_MESSAGE: u64 = 2;
@@ -70,7 +78,12 @@ impl Engine {
         if !self.0.limits.has_room() {
             return Err(EngineError::Busy("bytes that are not stored yet"));
         }
-        if incoming.message.task_id.is_empty() { self.begin_task(incoming) } else { self.continue_task(incoming) }
+        // Had before anything begins: what is refused leaves nothing behind.
+        let stream = incoming.streaming.then(|| self.0.limits.stream().ok_or(STREAMS)).transpose()?;
+        match incoming.message.task_id.is_empty() {
+            true => self.begin_task(incoming, stream),
+            false => self.continue_task(incoming, stream),
+        }
     }
 
     /// Reserves an answer for an idempotency key, or says what an earlier request with it led to.
@@ -82,17 +95,12 @@ impl Engine {
         Ok(self.0.store.claim(claim).await?)
     }
 
-    /// Joins an earlier request: waits for what comes of its task, or of the message that is still being worked on.
-    /// `None` if there is nothing to join yet.
+    /// Joins an earlier request of a task: waits for what comes of it.
     ///
     /// # Errors
-    /// When the store cannot be read.
-    pub fn join(&self, agent: &str, owner: &str, id: Uuid) -> Result<Option<Sent>, EngineError> {
-        let cell = match self.cell(agent, owner, id) {
-            Ok(cell) => cell,
-            Err(EngineError::NotFound) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+    /// When there is no such task, or the store cannot be read.
+    pub fn join(&self, agent: &str, owner: &str, id: Uuid) -> Result<Sent, EngineError> {
+        let cell = self.cell(agent, owner, id)?;
         let mut inner = cell.lock();
         let watcher = inner.watch(false);
         // With a run under way the next pause is what the first request waits for; without one, the last.
@@ -101,14 +109,14 @@ impl Engine {
             None => inner.committed.pause.saturating_sub(1),
         };
         drop(inner);
-        Ok(Some(Sent { cell, seq, watcher, streaming: false }))
+        Ok(Sent { cell, seq, watcher, follows: false, stream: None })
     }
 
-    fn begin_task(&self, incoming: Incoming) -> Result<Sent, EngineError> {
+    fn begin_task(&self, incoming: Incoming, stream: Option<Permit>) -> Result<Sent, EngineError> {
         let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, claim } =
             incoming;
         let spec = self.0.agents.get(&agent).ok_or(EngineError::NotFound)?;
-        let permit = self.0.limits.run().ok_or(EngineError::Busy("tasks running at the same time"))?;
+        let permit = self.0.limits.run().ok_or(RUNS)?;
         let (claim, id) = claim.map_or_else(|| (None, fresh_id()), |(key, id)| (Some(key), id));
         if message.context_id.is_empty() {
             message.context_id = fresh_id().to_string();
@@ -133,13 +141,13 @@ impl Engine {
         let run = run::begin(&cell, &mut inner, start, permit);
         drop(inner);
         run::spawn(run);
-        Ok(Sent { cell, seq: FIRST_MESSAGE, watcher, streaming })
+        Ok(Sent { cell, seq: FIRST_MESSAGE, watcher, follows: streaming, stream })
     }
 
-    fn continue_task(&self, incoming: Incoming) -> Result<Sent, EngineError> {
+    fn continue_task(&self, incoming: Incoming, stream: Option<Permit>) -> Result<Sent, EngineError> {
         let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, claim } =
             incoming;
-        let id = Uuid::try_parse(&message.task_id).map_err(|_| EngineError::NotFound)?;
+        let id = parse_id(&message.task_id).ok_or(EngineError::NotFound)?;
         let cell = self.cell(&agent, &owner, id)?;
         if message.context_id.is_empty() {
             message.context_id = String::from(&*cell.ids.context);
@@ -156,7 +164,7 @@ impl Engine {
             }
             let permit = match inner.run {
                 Some(_) => None,
-                None => Some(self.0.limits.run().ok_or(EngineError::Busy("tasks running at the same time"))?),
+                None => Some(self.0.limits.run().ok_or(RUNS)?),
             };
             let seq = cell.admit_message(inner, message, streaming, claim.map(|(key, _)| key))?;
             let watcher = inner.watch(streaming);
@@ -181,11 +189,16 @@ impl Engine {
             Some(run) => run::spawn(run),
             None => cell.wake_agent(),
         }
-        Ok(Sent { cell, seq, watcher, streaming })
+        Ok(Sent { cell, seq, watcher, follows: streaming, stream })
     }
 }
 
 impl Sent {
+    /// The task's id, whether or not a task comes of the message.
+    pub fn task(&self) -> Uuid {
+        self.cell.id
+    }
+
     /// Waits until the task is there (`pause` false), or until it has ended or needs the client (`pause` true), and
     /// returns it as it stands; or the message that came instead.
     ///
@@ -223,13 +236,21 @@ impl Sent {
     ///
     /// # Errors
     /// When too many streams are open.
-    pub fn stream(self, engine: &Engine, history: Option<u32>) -> Result<TaskStream, EngineError> {
-        TaskStream::of_message(engine, Arc::clone(&self.cell), self.seq, history)
+    pub fn stream(mut self, engine: &Engine, history: Option<u32>) -> Result<TaskStream, EngineError> {
+        let permit = self.stream.take().or_else(|| engine.0.limits.stream()).ok_or(STREAMS)?;
+        Ok(TaskStream::of_message(engine, Arc::clone(&self.cell), self.seq, history, permit))
+    }
+
+    /// Another wait for what comes of the same message.
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        let watcher = self.cell.lock().watch(false);
+        Self { cell: Arc::clone(&self.cell), seq: self.seq, watcher, follows: false, stream: None }
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        self.cell.lock().unwatch(self.watcher, self.streaming);
+        self.cell.lock().unwatch(self.watcher, self.follows);
     }
 }

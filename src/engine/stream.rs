@@ -18,6 +18,7 @@ use crate::task::event::{Body, Event};
 use crate::task::{fold, lifecycle};
 
 use super::limits::Permit;
+use super::send::STREAMS;
 use super::{Engine, EngineError, TaskCell};
 
 /// The events of a task, from a point on.
@@ -38,8 +39,13 @@ pub struct TaskStream {
     _permit: Permit,
 }
 
-/// What the store has for a reader: a task to begin with, if it needs one, and the events behind it.
-type Past = (Option<Task>, VecDeque<Arc<Event>>);
+/// What the store has for a reader.
+enum Past {
+    /// The task to begin with, folded at the stream's own message.
+    First(Box<Task>),
+    /// The next events, not necessarily all.
+    Events(VecDeque<Arc<Event>>),
+}
 
 enum First {
     /// The task folded at the stream's own message, once that is committed.
@@ -55,10 +61,10 @@ impl TaskStream {
         cell: Arc<TaskCell>,
         seq: u64,
         history: Option<u32>,
-    ) -> Result<Self, EngineError> {
-        let permit = engine.0.limits.stream().ok_or(EngineError::Busy("open streams"))?;
+        permit: Permit,
+    ) -> Self {
         let watcher = cell.lock().watch(true);
-        Ok(Self {
+        Self {
             cell,
             watcher,
             generation: engine.generation(),
@@ -70,7 +76,7 @@ impl TaskStream {
             reading: None,
             over: false,
             _permit: permit,
-        })
+        }
     }
 
     fn reply(&self, seq: u64, message: &Arc<Encoded<StreamResponse>>) -> Reply<StreamResponse> {
@@ -135,12 +141,16 @@ impl Stream for TaskStream {
                 let read = ready!(Pin::new(reading).poll(cx)).unwrap_or(Err(EngineError::StoreUnavailable));
                 this.reading = None;
                 match read {
-                    Ok((None, events)) => this.backlog = events,
-                    Ok((Some(mut task), events)) => {
-                        this.backlog = events;
+                    // Committed, and yet not to be read: asking again would never end.
+                    Ok(Past::Events(events)) if events.is_empty() => {
+                        this.over = true;
+                        return Poll::Ready(Some(Err(EngineError::StoreUnavailable)));
+                    }
+                    Ok(Past::Events(events)) => this.backlog = events,
+                    Ok(Past::First(mut task)) => {
                         this.cursor += 1;
                         fold::limit_history(&mut task, this.history);
-                        this.first = First::Ready(Arc::new(Encoded::new(task.into())));
+                        this.first = First::Ready(Arc::new(Encoded::new((*task).into())));
                     }
                     Err(error) => {
                         this.over = true;
@@ -181,9 +191,8 @@ impl TaskStream {
                 return Some(Poll::Pending);
             }
             let Some(event) = inner.committed.event(self.cursor + 1).cloned() else {
-                let head = inner.committed.seq;
                 drop(inner);
-                self.read_behind(head);
+                self.read_behind();
                 return None;
             };
             if matches!(self.first, First::Own(seq) if seq == event.seq) {
@@ -198,19 +207,16 @@ impl TaskStream {
         }
     }
 
-    /// Reads from the store what the ring has dropped, up to `head`.
-    fn read_behind(&mut self, head: u64) {
+    /// Reads from the store what the ring has dropped: as much as is worth holding for a reader that may be slow.
+    fn read_behind(&mut self) {
         let (engine, cell, after) = (Engine(Arc::clone(&self.cell.shared)), Arc::clone(&self.cell), self.cursor);
         let own = match self.first {
             First::Own(seq) => Some(seq),
             First::Ready(_) | First::Done => None,
         };
         self.reading = Some(tokio::task::spawn_blocking(move || match own {
-            None => Ok((None, engine.events_after(&cell, after)?)),
-            Some(seq) => {
-                let (task, events) = engine.past(&cell, seq, head)?.ok_or(EngineError::StoreUnavailable)?;
-                Ok((Some(task), events))
-            }
+            None => Ok(Past::Events(engine.events_after(&cell, after)?)),
+            Some(seq) => Ok(Past::First(Box::new(engine.past(&cell, seq)?.ok_or(EngineError::StoreUnavailable)?))),
         }));
     }
 }
@@ -227,9 +233,6 @@ impl std::fmt::Debug for TaskStream {
     }
 }
 
-/// A task as it once was, and the events after that.
-type Snapshot = (Task, VecDeque<Arc<Event>>);
-
 impl Engine {
     /// Follows a task until it has ended: the task as it stands (or stood at `cursor`, a client's `Last-Event-ID`), then
     /// every event after that. `history` is how many messages the first event shows.
@@ -244,7 +247,7 @@ impl Engine {
         cursor: Option<&str>,
         history: Option<u32>,
     ) -> Result<TaskStream, EngineError> {
-        let permit = self.0.limits.stream().ok_or(EngineError::Busy("open streams"))?;
+        let permit = self.0.limits.stream().ok_or(STREAMS)?;
         let cell = self.cell(agent, owner, id)?;
         let (head, start, snapshot, watcher) = {
             let mut inner = cell.lock();
@@ -278,9 +281,9 @@ impl Engine {
         let mut first = snapshot;
         if let Start::At(seq) = start {
             let (engine, cell) = (self.clone(), Arc::clone(&cell));
-            let past = tokio::task::spawn_blocking(move || engine.past(&cell, seq, head)).await;
-            if let Some((task, events)) = past.unwrap_or(Err(EngineError::StoreUnavailable))? {
-                (first, stream.backlog, stream.cursor) = (task, events, seq);
+            let past = tokio::task::spawn_blocking(move || engine.past(&cell, seq)).await;
+            if let Some(task) = past.unwrap_or(Err(EngineError::StoreUnavailable))? {
+                (first, stream.cursor) = (task, seq);
             }
         }
         fold::limit_history(&mut first, history);
@@ -292,15 +295,23 @@ impl Engine {
         cursor.trim().parse() == Ok(EventId { generation: self.generation(), seq: head })
     }
 
-    /// The task folded at `seq`, and the events behind it up to `head`; `None` if the log does not reach back that far.
-    fn past(&self, cell: &TaskCell, seq: u64, head: u64) -> Result<Option<Snapshot>, EngineError> {
-        let Tail::Records(batches) = self.0.store.log_since(cell.pk, 0)? else { return Ok(None) };
-        let records = batches.into_iter().flat_map(|batch| batch.records);
-        let mut events = records.filter_map(|record| Event::from_record(&cell.ids, record)).peekable();
-        let mut task = fold::empty(&cell.ids);
-        while let Some(event) = events.next_if(|event| event.seq <= seq) {
-            fold::apply(&mut task, &event);
+    /// The task folded at `seq`; `None` if the log does not reach back that far.
+    fn past(&self, cell: &TaskCell, seq: u64) -> Result<Option<Task>, EngineError> {
+        let (mut task, mut at) = (fold::empty(&cell.ids), 0);
+        while at < seq {
+            let Tail::Records(batches) = self.0.store.log_since(cell.pk, at)? else { return Ok(None) };
+            let before = at;
+            let records = batches.into_iter().flat_map(|batch| batch.records);
+            for record in records.take_while(|record| record.seq <= seq) {
+                at = record.seq;
+                if let Some(event) = Event::from_record(&cell.ids, record) {
+                    fold::apply(&mut task, &event);
+                }
+            }
+            if at == before {
+                return Ok(None);
+            }
         }
-        Ok(Some((task, events.take_while(|event| event.seq <= head).map(Arc::new).collect())))
+        Ok(Some(task))
     }
 }

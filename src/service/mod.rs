@@ -2,6 +2,7 @@
 //! engine; every wire comes through here.
 
 mod card;
+mod claims;
 mod failure;
 mod parts;
 mod push;
@@ -41,8 +42,7 @@ pub struct Service {
     engine: Engine,
     agents: Arc<HashMap<Arc<str>, Agent>>,
     default: Arc<str>,
-    /// Wakes retries that wait for an earlier request to get a task or to be refused.
-    claims_settled: Arc<tokio::sync::Notify>,
+    claims: Arc<claims::Claims>,
 }
 
 /// An offer, with what every call looks up prepared.
@@ -62,7 +62,7 @@ impl Service {
             let streaming = offer.card.capabilities.as_ref().and_then(|c| c.streaming).unwrap_or(false);
             (Arc::clone(&offer.name), Agent { offer, input, streaming })
         });
-        Self { engine, agents: Arc::new(agents.collect()), default: default.into(), claims_settled: Arc::default() }
+        Self { engine, agents: Arc::new(agents.collect()), default: default.into(), claims: Arc::default() }
     }
 
     /// The engine behind it.

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use tricord_bindings::{Call, Error, Reply};
-use uuid::Uuid;
 
 use crate::engine::Snapshot;
 use crate::protocol;
 use crate::schema::{CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, Task, TaskState};
 use crate::store::{ListQuery, PageToken, TaskRow};
-use crate::task::event::micros;
+use crate::task::event::{micros, parse_id};
 use crate::task::fold;
 
 use super::parts::{history_length, violation};
@@ -22,7 +21,7 @@ const MAX_PAGE: i32 = 100;
 
 pub(super) fn get(service: &Service, call: &Call, request: &GetTaskRequest) -> Result<Reply<Task>, Error> {
     let history = history_length("historyLength", request.history_length)?;
-    let id = Uuid::try_parse(&request.id).map_err(|_| failure::not_found())?;
+    let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
     let snapshot = service
         .engine
         .read(&call.agent, call.principal.owner(), id)
@@ -40,7 +39,7 @@ pub(super) fn get(service: &Service, call: &Call, request: &GetTaskRequest) -> R
 }
 
 pub(super) async fn cancel(service: &Service, call: &Call, request: &CancelTaskRequest) -> Result<Reply<Task>, Error> {
-    let id = Uuid::try_parse(&request.id).map_err(|_| failure::not_found())?;
+    let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
     let task = service.engine.cancel(&call.agent, call.principal.owner(), id).await;
     task.map(Reply::Owned).map_err(|error| failure::error(error, &protocol::TASK_NOT_CANCELABLE))
 }

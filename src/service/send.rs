@@ -6,6 +6,7 @@ use std::time::Instant;
 use futures::StreamExt as _;
 use prost::Message as _;
 use ring::digest;
+use tokio::sync::watch;
 use tricord_bindings::{Call, Error, Events, Reply};
 use uuid::Uuid;
 
@@ -13,15 +14,20 @@ use crate::engine::{EngineError, Incoming, Outcome, Sent};
 use crate::protocol;
 use crate::schema::send_message_response::Payload;
 use crate::schema::{Message, SendMessageRequest, SendMessageResponse, StreamResponse, Task, stream_response};
-use crate::store::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs};
+use crate::store::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs, StoreError};
+use crate::task::event::parse_id;
 use crate::task::fold;
 use crate::task::lifecycle::is_terminal;
 
+use super::claims::{Found, Held};
 use super::parts::{history_length, violation};
 use super::{Service, failure, push};
 
 /// The longest idempotency key, in bytes.
 const MAX_KEY: usize = 256;
+
+/// The longest name that a client may give a conversation, in bytes: every event of its tasks carries it.
+const MAX_CONTEXT: usize = 1024;
 
 /// A request that may go on, and what it wishes of the answer.
 struct Wish {
@@ -38,14 +44,11 @@ pub(super) async fn send(
     let deadline = call.deadline;
     let begun = begin(service, call, request, false).await?;
     let payload = match begun {
-        Begun::Sent(sent, claim) => match sent.outcome(wish.wait, deadline).await.map_err(refused)? {
+        Begun::Sent(sent, kept) => match sent.outcome(wish.wait, deadline).await.map_err(refused)? {
             Outcome::Task(task) => Payload::Task(limited(task, wish.history)),
             Outcome::Message(reply) => {
-                let message = message_of(reply.value())?;
-                if let Some(key) = claim {
-                    keep_message(service, key, &message).await?;
-                }
-                Payload::Message(message)
+                kept.wait().await?;
+                Payload::Message(message_of(reply.value())?)
             }
         },
         Begun::Joined(joined) => match joined.sent.outcome(wish.wait, deadline).await.map_err(refused)? {
@@ -66,16 +69,14 @@ pub(super) async fn stream(
     let wish = check(service, &call, &request)?;
     let deadline = call.deadline;
     match begin(service, call, request, true).await? {
-        Begun::Sent(sent, claim) => {
+        Begun::Sent(sent, kept) => {
             let events = sent.stream(&service.engine, wish.history).map_err(refused)?;
-            let Some(key) = claim else { return Ok(Events::new(events.map(|event| event.map_err(refused)))) };
-            let service = service.clone();
             Ok(Events::new(events.then(move |event| {
-                let (service, key) = (service.clone(), key.clone());
+                let kept = kept.clone();
                 async move {
                     let event = event.map_err(refused)?;
-                    if let Some(stream_response::Payload::Message(message)) = &event.value().payload {
-                        keep_message(&service, key, message).await?;
+                    if matches!(event.value().payload, Some(stream_response::Payload::Message(_))) {
+                        kept.wait().await?;
                     }
                     Ok(event)
                 }
@@ -131,6 +132,9 @@ fn check(service: &Service, call: &Call, request: &SendMessageRequest) -> Result
     let history = history_length("configuration.historyLength", configuration.and_then(|c| c.history_length))?;
     let agent = service.agent(&call.agent)?;
     if let Some(message) = &request.message {
+        if message.context_id.len() > MAX_CONTEXT {
+            return Err(violation("message.contextId", "must have at most 1024 bytes"));
+        }
         agent.input.check(message)?;
     }
     Ok(Wish { history, wait: !configuration.is_some_and(|c| c.return_immediately) })
@@ -138,8 +142,8 @@ fn check(service: &Service, call: &Call, request: &SendMessageRequest) -> Result
 
 /// What a request led to.
 enum Begun {
-    /// It was admitted; with the key that it claimed, if it has one.
-    Sent(Sent, Option<ClaimKey>),
+    /// It was admitted.
+    Sent(Sent, Kept),
     /// It is a retry: the earlier one is under way, or waits for the client.
     Joined(Joined),
     /// It is a retry: the earlier one was answered with this message.
@@ -156,56 +160,99 @@ struct Joined {
     task: Uuid,
 }
 
-async fn begin(service: &Service, call: Call, request: SendMessageRequest, streaming: bool) -> Result<Begun, Error> {
-    let Some(claim) = claim_of(service, &call, &request)? else {
-        return Ok(Begun::Sent(admit(service, call, request, streaming, None)?, None));
-    };
-    loop {
-        let settled = service.claims_settled.notified();
-        match service.engine.claim(claim.clone()).await.map_err(refused)? {
-            Claimed::New => return begin_claimed(service, call, request, streaming, claim).await,
-            Claimed::Existing { hash, .. } if hash != claim.hash => return Err(refused(EngineError::OtherRequest)),
-            Claimed::Existing { state: ClaimedAs::Message(bytes), .. } => {
-                let message = Message::decode(bytes.as_slice()).map_err(|_| Error::internal())?;
-                return Ok(Begun::Answered(message));
-            }
-            Claimed::Existing { task, state: ClaimedAs::Task | ClaimedAs::Open, .. } => {
-                let owner = call.principal.owner();
-                if let Ok(snapshot) = service.engine.read(&call.agent, owner, task)
-                    && let task = snapshot.task()
-                    && task.status.as_ref().is_some_and(|status| is_terminal(status.state()))
-                {
-                    return Ok(Begun::Ended(task.clone()));
-                }
-                if let Some(sent) = service.engine.join(&call.agent, owner, task).map_err(refused)? {
-                    let owner = Arc::clone(owner);
-                    return Ok(Begun::Joined(Joined { sent, agent: call.agent, owner, task }));
-                }
-                // The earlier request is between its claim and its task: it is admitted, or refused, any moment now.
-                settled.await;
-            }
+/// Resolves when a message that is the answer is kept for retries, where there is a key to keep it under.
+#[derive(Clone)]
+struct Kept(Option<watch::Receiver<Option<Result<(), StoreError>>>>);
+
+impl Kept {
+    async fn wait(mut self) -> Result<(), Error> {
+        let Some(kept) = &mut self.0 else { return Ok(()) };
+        match kept.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(Ok(()))) => Ok(()),
+            Ok(Some(Err(error))) => Err(failure::store(error)),
+            Ok(None) | Err(_) => Err(Error::internal()),
         }
     }
 }
 
+async fn begin(service: &Service, call: Call, request: SendMessageRequest, streaming: bool) -> Result<Begun, Error> {
+    let Some(claim) = claim_of(service, &call, &request)? else {
+        return Ok(Begun::Sent(admit(service, call, request, streaming, None)?, Kept(None)));
+    };
+    loop {
+        let changed = service.claims.changed();
+        let hash = match service.claims.enter(&claim) {
+            Found::Free(held) => {
+                // It goes on even if the client leaves: half done, the key would stand for nothing.
+                let begun = begin_claimed(service.clone(), call, request, streaming, claim, held);
+                return tokio::spawn(begun).await.unwrap_or_else(|_| Err(Error::internal()));
+            }
+            Found::Admitted(hash, sent) if hash == claim.hash => {
+                let (owner, task) = (Arc::clone(call.principal.owner()), sent.task());
+                return Ok(Begun::Joined(Joined { sent, agent: call.agent, owner, task }));
+            }
+            Found::Admitted(hash, _) | Found::Early(hash) => hash,
+        };
+        if hash != claim.hash {
+            return Err(refused(EngineError::OtherRequest));
+        }
+        // It is admitted, or refused, any moment now.
+        changed.await;
+    }
+}
+
+/// Carries out a request that has its key for itself, or finds what was answered under it.
 async fn begin_claimed(
-    service: &Service,
+    service: Service,
     call: Call,
     request: SendMessageRequest,
     streaming: bool,
     claim: Claim,
+    held: Held,
 ) -> Result<Begun, Error> {
-    let begun = admit(service, call, request, streaming, Some((claim.key.clone(), claim.reserve)));
-    let begun = match begun {
-        Ok(sent) => Ok(Begun::Sent(sent, Some(claim.key))),
-        Err(error) => {
-            // A refused request stores nothing: the key is free for the corrected one.
-            let released = service.engine.store().end_claim(claim.key, ClaimEnd::Release).await;
-            Err(released.map_err(|e| failure::store(&e)).err().unwrap_or(error))
+    let (task, state) = match service.engine.claim(claim.clone()).await.map_err(refused)? {
+        Claimed::New => {
+            return match admit(&service, call, request, streaming, Some((claim.key, claim.reserve))) {
+                Ok(sent) => {
+                    let kept = keep(&service, &sent, held);
+                    Ok(Begun::Sent(sent, kept))
+                }
+                Err(error) => {
+                    // A refused request stores nothing: the key is free for the corrected one.
+                    let released = service.engine.store().end_claim(held.key().clone(), ClaimEnd::Release).await;
+                    Err(released.map_err(|e| failure::store(&e)).err().unwrap_or(error))
+                }
+            };
         }
+        Claimed::Existing { hash, .. } if hash != claim.hash => return Err(refused(EngineError::OtherRequest)),
+        Claimed::Existing { task, state, .. } => (task, state),
     };
-    service.claims_settled.notify_waiters();
-    begun
+    if let ClaimedAs::Message(bytes) = state {
+        return Message::decode(bytes.as_slice()).map(Begun::Answered).map_err(|_| Error::internal());
+    }
+    let owner = Arc::clone(call.principal.owner());
+    let snapshot = service.engine.read(&call.agent, &owner, task).map_err(refused)?;
+    if snapshot.task().status.as_ref().is_some_and(|status| is_terminal(status.state())) {
+        return Ok(Begun::Ended(snapshot.into_task()));
+    }
+    let sent = service.engine.join(&call.agent, &owner, task).map_err(refused)?;
+    Ok(Begun::Joined(Joined { sent, agent: call.agent, owner, task }))
+}
+
+/// Holds the key until the claim has ended, whoever still waits for it: with the task, which ends it in the same commit,
+/// or with the message that is the answer.
+fn keep(service: &Service, sent: &Sent, held: Held) -> Kept {
+    held.admitted(sent);
+    let (outcome, store) = (sent.twin().outcome(false, None), service.engine.store().clone());
+    let (kept, receiver) = watch::channel(None);
+    tokio::spawn(async move {
+        if let Ok(Outcome::Message(reply)) = outcome.await {
+            let end = ClaimEnd::Message(message_of(reply.value()).unwrap_or_default().encode_to_vec());
+            kept.send_replace(Some(store.end_claim(held.key().clone(), end).await));
+        }
+        drop(held);
+    });
+    Kept(Some(receiver))
 }
 
 fn admit(
@@ -238,7 +285,10 @@ fn claim_of(service: &Service, call: &Call, request: &SendMessageRequest) -> Res
             return Err(violation("Idempotency-Key", "must have 1 to 256 bytes"));
         }
         Some(key) => format!("k:{key}"),
-        None if service.agent(&call.agent)?.offer.dedupe_message_id => format!("m:{message_id}"),
+        None if service.agent(&call.agent)?.offer.dedupe_message_id => match message_id.len() {
+            ..=MAX_KEY => format!("m:{message_id}"),
+            _ => format!("d:{:?}", digest::digest(&digest::SHA256, message_id.as_bytes())),
+        },
         None => return Ok(None),
     };
     let key = ClaimKey { agent: Arc::clone(&call.agent), owner: Arc::clone(call.principal.owner()), key: key.into() };
@@ -250,13 +300,8 @@ fn claim_of(service: &Service, call: &Call, request: &SendMessageRequest) -> Res
     let mut hash = [0; 32];
     hash.copy_from_slice(digest.as_ref());
     // A follow-up is answered with its own task.
-    let follow_up = request.message.as_ref().and_then(|m| Uuid::try_parse(&m.task_id).ok());
+    let follow_up = request.message.as_ref().and_then(|m| parse_id(&m.task_id));
     Ok(Some(Claim { key, hash, reserve: follow_up.unwrap_or_else(Uuid::now_v7) }))
-}
-
-async fn keep_message(service: &Service, key: ClaimKey, message: &Message) -> Result<(), Error> {
-    let end = ClaimEnd::Message(message.encode_to_vec());
-    service.engine.store().end_claim(key, end).await.map_err(|e| failure::store(&e))
 }
 
 fn limited(mut task: Task, history: Option<u32>) -> Task {

@@ -1,9 +1,10 @@
 //! Claims: what makes a retry of a send return the first one's answer.
 //!
 //! A send with an `Idempotency-Key` claims it before anything runs. The claim reserves the id of the task that may come
-//! of it. It is made good by the append that creates the task ([`Append::claim`](super::Append::claim)), by
+//! of it. It is made good by the append that creates the task ([`Append::claims`](super::Append::claims)), by
 //! [`ClaimEnd::Message`] when the agent answered with a message, or given back with [`ClaimEnd::Release`] when the
-//! request was refused. An open claim of a process that is gone, with no task, may be taken again.
+//! request was refused. A claim that is still open belongs to a request that was never carried out, and may be taken again:
+//! whoever uses the store asks for one key once at a time, until the claim has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,9 +54,7 @@ pub enum Claimed {
 /// What became of an earlier request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedAs {
-    /// It runs in this process, and there is neither task nor message yet.
-    Open,
-    /// It made the task.
+    /// It made the task, or a turn of it.
     Task,
     /// It was answered with this message, encoded as it was given.
     Message(Vec<u8>),

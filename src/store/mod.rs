@@ -48,6 +48,9 @@ pub const MAX_SEQ: u64 = (1 << SEQ_BITS) - 1;
 /// How long the records of a finished task are kept for resuming streams, even where a checkpoint covers them.
 pub const KEEP_TAIL: Duration = Duration::from_secs(3600);
 
+/// What a replay reads at once, about.
+const REPLAY_BYTES: usize = 1 << 20;
+
 /// Tasks, logs or claims deleted in one transaction: few enough that other commits do not notice.
 const PRUNE_STEP: u32 = 50;
 
@@ -94,8 +97,8 @@ pub struct Append {
     pub row: Option<Row>,
     /// A seq, at most `last`, and the encoded [`Checkpoint`] of the task folded up to it. It replaces the one before.
     pub checkpoint: Option<(u64, Vec<u8>)>,
-    /// The claim that this append makes good: a retry is from now on answered with the task.
-    pub claim: Option<ClaimKey>,
+    /// The claims that this append makes good: a retry is from now on answered with the task.
+    pub claims: Vec<ClaimKey>,
 }
 
 /// A task as the index knows it.
@@ -135,7 +138,7 @@ pub struct LogRead {
 /// What follows a seq.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tail {
-    /// Every record after it, in order; none if it is the last.
+    /// The next records after it, in order; none if it is the last.
     Records(Vec<RecordBatch>),
     /// Some of them were pruned. Start from the fold.
     Gone,
@@ -217,8 +220,8 @@ trait Index: Send + Sync {
     fn checkpoint(&self, pk: TaskPk) -> Result<Option<Checkpoint>, StoreError>;
     /// The seq of the checkpoint.
     fn covered(&self, pk: TaskPk) -> Result<Option<u64>, StoreError>;
-    /// The batches that hold a record after `after`, cut to those.
-    fn batches(&self, pk: TaskPk, after: u64) -> Result<Vec<RecordBatch>, StoreError>;
+    /// The batches that hold a record after `after`, cut to those; the first of them, once they have `most` bytes.
+    fn batches(&self, pk: TaskPk, after: u64, most: usize) -> Result<Vec<RecordBatch>, StoreError>;
     fn list(&self, query: &ListQuery) -> Result<Vec<TaskRow>, StoreError>;
     fn total(&self, query: &ListQuery) -> Result<u64, StoreError>;
     fn orphans(&self, after: TaskPk, limit: u32) -> Result<Vec<TaskRow>, StoreError>;
@@ -323,18 +326,23 @@ impl Store {
     /// pruned meanwhile, the checkpoint comes even so and replaces the fold.
     pub fn log(&self, pk: TaskPk, after: u64) -> Result<LogRead, StoreError> {
         if after > 0
-            && let Tail::Records(batches) = self.log_since(pk, after)?
+            && let Tail::Records(batches) = self.tail(pk, after, usize::MAX)?
         {
             return Ok(LogRead { checkpoint: None, batches });
         }
         let checkpoint = self.0.index.checkpoint(pk)?;
         let after = checkpoint.as_ref().map_or(0, |c| c.seq);
-        Ok(LogRead { checkpoint, batches: self.0.index.batches(pk, after)? })
+        Ok(LogRead { checkpoint, batches: self.0.index.batches(pk, after, usize::MAX)? })
     }
 
-    /// Every record after a seq, for replaying what a stream missed, or that they are gone.
+    /// The next records after a seq, for replaying what a stream missed, or that they are gone. There may be more behind
+    /// them: about a mebibyte is read at a time.
     pub fn log_since(&self, pk: TaskPk, after: u64) -> Result<Tail, StoreError> {
-        let batches = self.0.index.batches(pk, after)?;
+        self.tail(pk, after, REPLAY_BYTES)
+    }
+
+    fn tail(&self, pk: TaskPk, after: u64, most: usize) -> Result<Tail, StoreError> {
+        let batches = self.0.index.batches(pk, after, most)?;
         let first = batches.first().and_then(|b| b.records.first()).map(|r| r.seq);
         let gone = match first {
             Some(first) => first != after + 1,

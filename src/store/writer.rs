@@ -20,6 +20,10 @@ pub trait Pending: Send + Sync + 'static {
     /// Takes what is to be written, numbered and encoded; `None` if there is nothing left. Called on the writer's
     /// thread, once for each [`Writer::push`]; it must not block.
     fn take(&self) -> Option<Append>;
+
+    /// What was taken last was not written, and nothing that follows it may be. Called on the writer's thread, before it
+    /// takes anything else; it must not block.
+    fn refused(&self) {}
 }
 
 /// What came of a transaction, for everything whose [`Pending::take`] was in it.
@@ -261,6 +265,7 @@ impl<P: Pending> Work<P> {
                     let _ = reply.send(Ok(done));
                 }
                 let results = taken.into_iter().zip(done.appends).collect::<Vec<_>>();
+                results.iter().filter(|(_, result)| result.is_err()).for_each(|(item, _)| item.refused());
                 if !results.is_empty() {
                     let _ = self.commits.send(Commit::Done(results));
                 }
@@ -315,7 +320,13 @@ impl<P> Drop for Work<P> {
 }
 
 /// Tells everybody that nothing of theirs was written.
-fn refuse<P>(why: &StoreError, commits: &mpsc::UnboundedSender<Commit<P>>, taken: Vec<Arc<P>>, asked: Vec<Asked>) {
+fn refuse<P: Pending>(
+    why: &StoreError,
+    commits: &mpsc::UnboundedSender<Commit<P>>,
+    taken: Vec<Arc<P>>,
+    asked: Vec<Asked>,
+) {
+    taken.iter().for_each(|item| item.refused());
     for (_, reply) in asked {
         let _ = reply.send(Err(why.clone()));
     }

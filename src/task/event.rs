@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use prost::Message as _;
 use tricord_bindings::Encoded;
 use tricord_bindings::wkt::{Struct, Timestamp};
+use uuid::Uuid;
 
 use crate::schema::store::{ArtifactPiece, Created, Record, Resumed, StatusChange, record};
 use crate::schema::stream_response::Payload;
@@ -20,6 +21,13 @@ pub struct Ids {
     pub task: Arc<str>,
     /// Its conversation's id.
     pub context: Arc<str>,
+}
+
+/// Reads a task's id. Only the spelling that we give out is one: to a client an id is a text, and another text is another
+/// id, also where it would be the same UUID.
+pub fn parse_id(text: &str) -> Option<Uuid> {
+    let id = Uuid::try_parse(text).ok()?;
+    (id.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text).then_some(id)
 }
 
 /// One entry of a task's log.

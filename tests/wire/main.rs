@@ -16,6 +16,7 @@ mod ended;
 mod errors;
 mod json_forms;
 mod jsonrpc;
+mod left;
 mod lists;
 mod load;
 mod media;

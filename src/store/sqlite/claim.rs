@@ -5,28 +5,24 @@ use super::super::now_us;
 use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
-/// Takes a key for a claim, or says who has it.
+/// Takes a key for a claim, or says what was answered under it.
 pub(super) fn take(conn: &Connection, scope: i64, epoch: u64, claim: &Claim) -> rusqlite::Result<Claimed> {
     let now = now_us();
     let found = conn
         .prepare_cached(
-            "SELECT hash, task, state, message, created_us, epoch,
-                    EXISTS (SELECT 1 FROM task t WHERE t.id = claim.task)
+            "SELECT hash, task, state, message, created_us, EXISTS (SELECT 1 FROM task t WHERE t.id = claim.task)
              FROM claim WHERE scope = ?1 AND key = ?2",
         )?
         .query_row((scope, &claim.key.key), |row| {
             let state = match row.get(2)? {
+                1 if row.get(5)? => ClaimedAs::Task,
                 2 => ClaimedAs::Message(row.get(3)?),
-                _ if row.get(6)? => ClaimedAs::Task,
-                _ => ClaimedAs::Open,
+                // Open: whoever took it went away before its request was carried out, for this process asks for a key
+                // once at a time. Or its task was deleted since, and there is nothing to answer with.
+                _ => return Ok(None),
             };
-            let existing = Claimed::Existing { hash: row.get(0)?, task: Uuid::from_bytes(row.get(1)?), state };
-            // An open one of a process that is gone has nobody who would end it; one whose task was deleted since
-            // has nothing to answer with.
-            let dead = matches!(&existing, Claimed::Existing { state: ClaimedAs::Open, .. })
-                && (row.get::<_, i32>(2)? == 1 || row.get::<_, i64>(5)? as u64 != epoch);
             let old = row.get::<_, i64>(4)? <= now - KEEP_CLAIM.as_micros() as i64;
-            Ok((!dead && !old).then_some(existing))
+            Ok((!old).then_some(Claimed::Existing { hash: row.get(0)?, task: Uuid::from_bytes(row.get(1)?), state }))
         })
         .optional()?;
     if let Some(Some(existing)) = found {

@@ -263,7 +263,7 @@ impl Writes {
                     .execute((row.status_us + KEEP_TAIL.as_micros() as i64, append.pk))?;
             }
         }
-        if let Some(key) = &append.claim {
+        for key in &append.claims {
             let scope = self.scope(&key.agent, &key.owner)?;
             self.conn
                 .prepare_cached("UPDATE claim SET state = 1 WHERE scope = ?1 AND key = ?2")?

@@ -98,7 +98,7 @@ fn new_task(store: &Store, owner: &str, context: &str, state: TaskState, status_
         body: RecordBatch { records }.encode_to_vec(),
         row: Some(Row { state, status_us, live: !matches!(state, TaskState::Completed) }),
         checkpoint: None,
-        claim: None,
+        claims: Vec::new(),
     }
 }
 
@@ -122,7 +122,7 @@ fn pieces(pk: TaskPk, records: &[Record]) -> Append {
         body: RecordBatch { records: records.to_vec() }.encode_to_vec(),
         row: None,
         checkpoint: None,
-        claim: None,
+        claims: Vec::new(),
     }
 }
 

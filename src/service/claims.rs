@@ -1,0 +1,92 @@
+//! Requests with an idempotency key that are under way: of each key one at a time, and all others join it.
+//!
+//! What was carried out stands in the store; this is what keeps a second request from slipping in before it does.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+
+use crate::engine::Sent;
+use crate::store::{Claim, ClaimKey};
+
+/// The keys of requests that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    under_way: Mutex<HashMap<ClaimKey, UnderWay>>,
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    hash: [u8; 32],
+    /// Once it is admitted.
+    sent: Option<Sent>,
+}
+
+/// What a request finds under its key.
+pub(super) enum Found {
+    /// Nothing: the key is its own until it drops this.
+    Free(Held),
+    /// Another request, and what comes of it.
+    Admitted([u8; 32], Sent),
+    /// Another request that is not admitted yet.
+    Early([u8; 32]),
+}
+
+impl Claims {
+    /// Resolves when something has changed since this was called.
+    pub(super) fn changed(&self) -> OwnedNotified {
+        Arc::clone(&self.changed).notified_owned()
+    }
+
+    /// Takes a key, or finds who has it.
+    pub(super) fn enter(self: &Arc<Self>, claim: &Claim) -> Found {
+        match self.lock().entry(claim.key.clone()) {
+            Entry::Occupied(entry) => match entry.get() {
+                UnderWay { hash, sent: Some(sent) } => Found::Admitted(*hash, sent.twin()),
+                UnderWay { hash, sent: None } => Found::Early(*hash),
+            },
+            Entry::Vacant(entry) => {
+                entry.insert(UnderWay { hash: claim.hash, sent: None });
+                Found::Free(Held { claims: Arc::clone(self), key: claim.key.clone() })
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClaimKey, UnderWay>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A key that a request has for itself, until this is dropped.
+pub(super) struct Held {
+    claims: Arc<Claims>,
+    key: ClaimKey,
+}
+
+impl Held {
+    /// The key.
+    pub(super) fn key(&self) -> &ClaimKey {
+        &self.key
+    }
+
+    /// Lets others join the request.
+    pub(super) fn admitted(&self, sent: &Sent) {
+        if let Some(under_way) = self.claims.lock().get_mut(&self.key) {
+            under_way.sent = Some(sent.twin());
+        }
+        self.claims.changed.notify_waiters();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Dropped after the lock is given back.
+        let under_way = self.claims.lock().remove(&self.key);
+        drop(under_way);
+        self.claims.changed.notify_waiters();
+    }
+}
