@@ -35,6 +35,10 @@ fn a_file_with_everything_is_read() {
         base_path = "/v1/a2a/"
         default_agent = "kit"
         cors_origins = ["https://app.example"]
+        cors_credentials = true
+        card_max_age = "1h"
+        trusted_proxies = ["10.0.0.0/8", "::1"]
+        card_keys = [{key = "env:SUPPORT_KEY", kid = "k"}, {key = "env:SUPPORT_KEY"}]
         ping_interval = "0"
         keep_alive = "90s"
         grace = "5s"
@@ -89,6 +93,10 @@ fn a_file_with_everything_is_read() {
     assert_eq!(config.default_agent, "kit");
     assert_eq!((config.server.ping_interval, config.server.keep_alive), (None, Duration::from_secs(90)));
     assert_eq!(config.server.grace, Duration::from_secs(5));
+    assert_eq!((config.server.cors_credentials, config.server.card_max_age), (true, Duration::from_secs(3600)));
+    assert!(config.server.trusted_proxies[0].contains([10, 1, 2, 3].into()));
+    let keys: Vec<_> = config.server.card_keys.iter().map(|key| (key.key.reveal(), key.kid.as_deref())).collect();
+    assert_eq!(keys, [("s3", Some("k")), ("s3", None)]);
     assert_eq!((config.limits.body, config.limits.running_tasks), (1 << 20, 5));
     assert_eq!((&config.store.url, config.store.keep_finished), (&StoreUrl::Memory, None));
     assert_eq!(config.protocol.assume_version.as_deref(), Some("1.0"));
@@ -151,6 +159,20 @@ fn each_mistake_names_file_line_and_key() {
         (
             "[server]\ncors_origins = ['https://a/b']",
             "t.toml:2: server.cors_origins: \"https://a/b\" has a path: an origin is scheme, host and port only",
+        ),
+        (
+            "[server]\ncors_origins = ['*']\ncors_credentials = true",
+            "t.toml:3: server.cors_credentials: cannot be with \"*\" in cors_origins: name the origins",
+        ),
+        (
+            "[server]\ntrusted_proxies = ['10.0.0.0/33']",
+            "t.toml:2: server.trusted_proxies: \"10.0.0.0/33\" is no network: write \"10.0.0.0/8\", \"192.0.2.1\" or \
+             \"fd00::/8\"",
+        ),
+        (
+            "[[server.card_keys]]\nkey = 'MC4CAQ'",
+            "t.toml:2: server.card_keys[0].key: takes \"file:PATH\" or \"env:NAME\", a private key in PEM: it does not belong \
+             into the configuration",
         ),
         (
             "[server]\ngrace = '5 weeks'",
@@ -290,6 +312,8 @@ fn the_example_shows_the_defaults() {
     assert_eq!(shown(&example), shown(&defaults));
     let (server, default) = (&example.server, &defaults.server);
     assert_eq!((server.listen, server.grace), (default.listen, default.grace));
+    let web = |server: &super::Server| (server.card_max_age, server.cors_credentials, server.trusted_proxies.clone());
+    assert_eq!(web(server), web(default));
     assert_eq!((&server.base_path, server.ping_interval), (&default.base_path, default.ping_interval));
     let bare = load("[[agents]]\nkind = 'exec'\ncommand = ['cat']").unwrap();
     let (agent, default) = (&example.agents[0], &bare.agents[0]);

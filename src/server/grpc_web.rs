@@ -11,12 +11,20 @@ use tower::{Layer as _, ServiceExt as _};
 use tricord_bindings::Body;
 use tricord_bindings::body::BoxError;
 
+/// The media types, of which those with `text` are in base64.
+const TYPES: [&str; 4] = [
+    "application/grpc-web",
+    "application/grpc-web+proto",
+    "application/grpc-web-text",
+    "application/grpc-web-text+proto",
+];
+
 /// Whether a request is of gRPC-Web. A parameter of the content type is taken off, since the translator knows none.
 pub(super) fn take<B>(request: &mut Request<B>) -> bool {
     let Some(Ok(value)) = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str) else { return false };
     let (essence, parameters) = value.split_once(';').map_or((value, None), |(essence, rest)| (essence, Some(rest)));
     let essence = essence.trim_end();
-    if !essence.starts_with("application/grpc-web") {
+    if !TYPES.contains(&essence) {
         return false;
     }
     if let Some(essence) = parameters.and_then(|_| HeaderValue::from_str(essence).ok()) {

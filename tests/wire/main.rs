@@ -8,12 +8,14 @@ mod raw;
 mod support;
 
 mod bodies;
+mod browser;
 mod capabilities;
 mod cards;
 mod corpus;
 mod documents;
 mod ended;
 mod errors;
+mod grpc_web;
 mod json_forms;
 mod jsonrpc;
 mod left;

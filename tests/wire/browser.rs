@@ -1,0 +1,32 @@
+//! Pages of another origin in a real browser. What they do and expect is in `tests/interop/browser.mjs`.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::Server;
+
+/// A port that nobody listens on now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn s21_a_page_of_an_allowed_origin_calls_streams_and_reads_errors_and_another_cannot() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert!(root.join("target/node/node_modules/playwright-core").exists(), "run scripts/setup first");
+    let port = free_port();
+    let server = Server::start(&format!(
+        "[server]\ncors_origins = [\"http://127.0.0.1:{port}\"]\n[[agents]]\nname = \"kit\"\nkind = \"conformance\"\n\
+         [[agents.card.extensions]]\nuri = \"https://example.com/extensions/mood\"\n"
+    ));
+    let ran = Command::new("node")
+        .arg(root.join("tests/interop/browser.mjs"))
+        .args([&server.url, &port.to_string()])
+        .env("TMPDIR", server.dir())
+        .output()
+        .unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{said}{errors}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("ok ")).count(), 20, "{said}{errors}");
+}
