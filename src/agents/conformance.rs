@@ -326,13 +326,13 @@ fn first_text(cx: &Cx) -> &str {
     texts(cx).next().unwrap_or_default()
 }
 
-/// What the agent said last, right before the message of this run.
+/// What the agent said last; other messages of the client may have come since.
 fn last_said(cx: &Cx) -> Option<String> {
     if cx.turn().begins_task {
         return None;
     }
     let history = cx.history();
-    let message = history.iter().rev().nth(1).filter(|message| message.role() == Role::Agent)?;
+    let message = history.iter().rev().find(|message| message.role() == Role::Agent)?;
     match &message.parts.first()?.content {
         Some(Content::Text(text)) => Some(text.clone()),
         _ => None,

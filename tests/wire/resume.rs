@@ -238,3 +238,23 @@ async fn slow_readers_block_nobody_and_miss_nothing() {
         }
     }
 }
+
+#[tokio::test]
+async fn s18_a_store_restored_from_a_backup_gives_fresh_snapshots() {
+    let mut server = Server::two_agents();
+    let story = Story::tell(&server, "chunks 3").await;
+    server.terminate();
+    assert!(server.wait());
+    let restored = server.command(&["store", "restored"]);
+    assert!(restored.status.success(), "{restored:?}");
+    server.restart();
+    let last = story.events.len() - 1;
+    for wire in WIRES {
+        // The same place, in another life of the store: what stood there then may not be what stands there now.
+        let events = story.after(&server, wire, story.events[1].id.as_deref().unwrap()).await;
+        assert_eq!(events.len(), 1, "{wire}");
+        story.check_task(wire, last, &events[0]);
+    }
+    let again = Story::tell(&server, "echo hi").await;
+    assert_ne!(again.generation(), story.generation());
+}

@@ -87,6 +87,11 @@ impl Server {
         self.dir.path()
     }
 
+    /// Runs another command of the binary, in the server's directory.
+    pub fn command(&self, arguments: &[&str]) -> std::process::Output {
+        Command::new(env!("CARGO_BIN_EXE_tricord")).args(arguments).current_dir(self.dir()).output().unwrap()
+    }
+
     /// Kills it, without a warning, and starts it again on the same store.
     pub fn kill_and_restart(&mut self) {
         self.kill();

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::super::{AgentError, ArtifactWriter};
 use super::ExecSettings;
 
-/// The longest piece. Escaped in JSON it stays an event that every client takes.
-const PIECE: usize = 24 << 10;
+/// The longest piece, as JSON writes it: with what stands around it the event stays one that every client takes.
+const PIECE: usize = 40_000;
 
 /// Read at once.
 const READ: usize = 16 << 10;
@@ -60,9 +60,9 @@ pub(super) async fn print(
         };
         let Some(chunk) = chunk else { break };
         buffer.push(&chunk, limits)?;
-        while buffer.bytes.len() >= PIECE {
+        while let Some(window) = buffer.full() {
             pieces += 1;
-            artifact.text(buffer.take_piece()).await?;
+            artifact.text(buffer.take_piece(window)).await?;
         }
         due = match due {
             _ if buffer.bytes.is_empty() => None,
@@ -140,9 +140,19 @@ impl Buffer {
         Ok(())
     }
 
-    /// As many whole lines as a piece may have; of a longer line its beginning.
-    fn take_piece(&mut self) -> String {
-        let window = &self.bytes[..self.bytes.len().min(PIECE)];
+    /// How many bytes fill a piece; `None` while there is room for more.
+    fn full(&self) -> Option<usize> {
+        let mut room = PIECE;
+        self.bytes.iter().position(|byte| {
+            let fits = room.checked_sub(written(*byte));
+            room = fits.unwrap_or_default();
+            fits.is_none()
+        })
+    }
+
+    /// As many whole lines as fit into a piece; of a longer line its beginning.
+    fn take_piece(&mut self, window: usize) -> String {
+        let window = &self.bytes[..window];
         let end = window.iter().rposition(|byte| *byte == b'\n').map_or_else(|| complete(window), |at| at + 1);
         self.take(end)
     }
@@ -161,6 +171,17 @@ impl Buffer {
         let piece = std::mem::replace(&mut self.bytes, rest);
         // Whatever is not text is shown as such.
         String::from_utf8(piece).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+}
+
+/// How many bytes JSON needs for a byte, at most: escapes of control characters, and what stands for bytes that are no
+/// text or for the line ends that U+0085 and the like are.
+fn written(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
+        0..0x20 => 6,
+        0x80.. => 3,
+        _ => 1,
     }
 }
 

@@ -345,7 +345,7 @@ async fn many_lines_become_few_pieces() {
     assert!(host.text() == expected);
     let texts = host.texts();
     assert!(texts.len() < 300, "{} pieces", texts.len());
-    assert!(texts.iter().all(|text| text.len() <= 24 << 10));
+    assert!(texts.iter().all(|text| text.len() <= 40_000));
 }
 
 #[tokio::test]

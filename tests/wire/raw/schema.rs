@@ -82,8 +82,38 @@ fn walk(descriptor: &MessageDescriptor, value: &Value) -> Option<String> {
             }
         }
     }
+    if let Some(problem) = unfit(descriptor.name(), value) {
+        return Some(problem);
+    }
     let missing = descriptor.fields().find(|field| is_required(field) && !object.contains_key(field.json_name()));
     missing.map(|field| format!("{}.{} is missing", descriptor.name(), field.json_name()))
+}
+
+/// What the protocol asks beyond the schema: every artifact has parts, every part a content, and every message of the
+/// agent's an id, a conversation and parts.
+fn unfit(name: &str, value: &Value) -> Option<String> {
+    let has = |key: &str| match &value[key] {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        other => !other.is_null(),
+    };
+    let needed: &[&str] = match name {
+        "Artifact" => &["artifactId", "parts"],
+        "Message" if value["role"] == "ROLE_AGENT" => &["messageId", "contextId", "parts"],
+        "Task" => &["id", "contextId", "status"],
+        "TaskStatus" => &["state", "timestamp"],
+        _ => &[],
+    };
+    if name == "Part"
+        && ["text", "raw", "url"].iter().all(|key| value.get(key).is_none())
+        && value.get("data").is_none()
+    {
+        return Some("a part without a content".to_owned());
+    }
+    if value.get("history").is_some_and(|history| *history == serde_json::json!([])) {
+        return Some("an empty history is no key".to_owned());
+    }
+    needed.iter().find(|key| !has(key)).map(|key| format!("{name}.{key} is empty"))
 }
 
 fn holds_null(field: &FieldDescriptor) -> bool {
