@@ -158,7 +158,7 @@ fn not_served(protocol: &Protocol, asked: &str) -> Error {
 }
 
 /// The extension URIs that the client named, once each, in its order.
-fn extensions(protocol: &Protocol, headers: &HeaderMap) -> Vec<String> {
+pub(crate) fn extensions(protocol: &Protocol, headers: &HeaderMap) -> Vec<String> {
     let mut named = Vec::new();
     for line in headers.get_all(protocol.extensions_header) {
         for uri in line.to_str().unwrap_or_default().split(',').map(str::trim) {

@@ -4,7 +4,7 @@
 //! parameters nor the answers pass through a JSON value in between. Both travel in one `Exchange` that a method's
 //! callback finds in its extensions.
 
-mod envelope;
+pub(crate) mod envelope;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -10,6 +10,8 @@ pub mod call;
 pub mod client;
 pub mod details;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod grpc;
 pub mod host;
 pub mod http_json;

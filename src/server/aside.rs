@@ -1,8 +1,10 @@
 //! gRPC services beside the schema's: health, and reflection in both of its versions.
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderMap, HeaderValue, Request};
+use http_body_util::BodyExt as _;
 use tokio::sync::watch;
+use tonic::Code;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -59,9 +61,28 @@ impl Aside {
         B::Error: Into<BoxError> + Send,
     {
         let request = request.map(tonic::body::Body::new);
-        match self.routes.clone().oneshot(request).await {
-            Ok(response) => response.map(|body| Body::Grpc(tonic::body::Body::new(body))),
+        let mut response = match self.routes.clone().oneshot(request).await {
+            Ok(response) => response,
             Err(never) => match never {},
-        }
+        };
+        blame_client(response.headers_mut());
+        response.map(|body| {
+            let body = body.map_frame(|mut frame| {
+                if let Some(trailers) = frame.trailers_mut() {
+                    blame_client(trailers);
+                }
+                frame
+            });
+            Body::Grpc(tonic::body::Body::new(body))
+        })
+    }
+}
+
+/// What tonic calls an internal error is a message that it cannot read: these services have no faults of their own.
+fn blame_client(headers: &mut HeaderMap) {
+    const STATUS: &str = "grpc-status";
+    let internal = [Code::Internal, Code::Unknown].map(|code| HeaderValue::from(code as i32));
+    if headers.get(STATUS).is_some_and(|status| internal.contains(status)) {
+        headers.insert(STATUS, HeaderValue::from(Code::InvalidArgument as i32));
     }
 }

@@ -57,14 +57,17 @@ const PAYLOAD: usize = 8 + 16 + 8;
 const SEAL: usize = 16;
 
 /// The store's own key for tokens.
-pub(super) struct PageKey(hmac::Key);
+#[derive(Debug)]
+pub struct PageKey(hmac::Key);
 
 impl PageKey {
-    pub(super) fn new(key: &[u8]) -> Self {
+    /// A key of these bytes.
+    pub fn new(key: &[u8]) -> Self {
         PageKey(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
-    pub(super) fn encode(&self, query: &ListQuery, page: &PageToken) -> String {
+    /// The token that carries a client to the next page of a query.
+    pub fn encode(&self, query: &ListQuery, page: &PageToken) -> String {
         let mut bytes = Vec::with_capacity(PAYLOAD + 2 * SEAL);
         bytes.extend_from_slice(&page.status_us.to_be_bytes());
         bytes.extend_from_slice(page.id.as_bytes());
@@ -75,7 +78,11 @@ impl PageKey {
         BASE64.encode_to_string(bytes)
     }
 
-    pub(super) fn decode(&self, query: &ListQuery, token: &str) -> Result<PageToken, TokenError> {
+    /// Reads a token.
+    ///
+    /// # Errors
+    /// When this key did not make it, or made it for another query.
+    pub fn decode(&self, query: &ListQuery, token: &str) -> Result<PageToken, TokenError> {
         // Longer than any token: not worth decoding.
         if token.len() > 128 {
             return Err(TokenError::Malformed);

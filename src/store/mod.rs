@@ -21,6 +21,8 @@ mod writer;
 pub use address::{Options, StoreUrl};
 pub use claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs};
 pub use error::{AppendError, OpenError, StoreError};
+#[doc(hidden)]
+pub use list::PageKey;
 pub use list::{ListQuery, PageToken, TokenError};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{CheckReport, Stats, backup, check, restored, stats};
@@ -28,7 +30,6 @@ pub use writer::{Commit, Pending, Writer};
 
 use crate::schema::TaskState;
 use crate::schema::store::{Checkpoint, RecordBatch};
-use list::PageKey;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -11,13 +11,13 @@ use crate::error::{Error, kinds};
 const MAX_ID: usize = 4096;
 
 /// A request's envelope. What is borrowed points into the body.
-pub(super) struct Envelope<'a> {
+pub(crate) struct Envelope<'a> {
     /// As the client wrote it; `None` for a notification.
-    pub(super) id: Option<&'a str>,
+    pub(crate) id: Option<&'a str>,
     /// The method's name.
-    pub(super) method: Cow<'a, str>,
+    pub(crate) method: Cow<'a, str>,
     /// The parameters; `None` where there are none, or `null`.
-    pub(super) params: Option<&'a str>,
+    pub(crate) params: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ fn present<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<&'de Ra
 
 impl<'a> Envelope<'a> {
     /// Reads an envelope; an error comes with the id, where one could be read.
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, (Option<&'a [u8]>, Error)> {
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, (Option<&'a [u8]>, Error)> {
         let members: Members<'a> = match body.trim_ascii_start().first() {
             Some(b'{') => serde_json::from_slice(body).map_err(|error| (None, not_an_envelope(&error)))?,
             _ => return Err((None, not_an_object(body))),

@@ -1,0 +1,31 @@
+//! What is fuzzed: functions that take any bytes, and panic where something does not hold.
+//!
+//! `cargo fuzz run <name>` feeds them under nightly Rust; `tests/fuzz.rs` includes this file and feeds them for a while under
+//! stable. Each says whether the bytes were accepted, so that the stable driver knows what is worth changing further.
+
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic)]
+
+mod messages;
+mod server;
+mod texts;
+
+pub use messages::{proto_json, protobuf};
+pub use server::server;
+pub use texts::{envelope, headers, last_event_id, page_token, path, query, sse};
+
+/// One thing that is fuzzed.
+pub type Target = fn(&[u8]) -> bool;
+
+/// All of them, by the names of their corpora.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("envelope", envelope),
+    ("headers", headers),
+    ("last_event_id", last_event_id),
+    ("page_token", page_token),
+    ("path", path),
+    ("proto_json", proto_json),
+    ("protobuf", protobuf),
+    ("query", query),
+    ("server", server),
+    ("sse", sse),
+];
