@@ -17,8 +17,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use super::first_bytes::FirstBytes;
+use super::first_bytes::{FirstBytes, PREFACE};
 use super::{ConnectionLimits, Drain};
 use crate::Body;
 
@@ -35,6 +36,10 @@ pub struct Port {
     limits: ConnectionLimits,
     drain: Drain,
     http: Builder<TokioExecutor>,
+    /// The same where it is known which version is spoken: nothing is read ahead and put back then, which would double
+    /// the buffer that a connection keeps.
+    http1: Builder<TokioExecutor>,
+    http2: Builder<TokioExecutor>,
 }
 
 impl std::fmt::Debug for Port {
@@ -61,7 +66,8 @@ impl Port {
             .initial_connection_window_size(4 << 20)
             .keep_alive_interval(limits.keep_alive)
             .keep_alive_timeout(limits.keep_alive);
-        Self { tls, limits, drain, http }
+        let (http1, http2) = (http.clone().http1_only(), http.clone().http2_only());
+        Self { tls, limits, drain, http, http1, http2 }
     }
 
     /// Accepts connections until the drain begins; those accepted go on, and the drain knows when they have ended.
@@ -93,11 +99,43 @@ impl Port {
         if let Err(error) = self.configure(&stream) {
             tracing::debug!(%error, "a connection without its options");
         }
-        let Some(tls) = &self.tls else { return self.http(stream, peer, deadline, handler).await };
-        match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.http(stream, peer, deadline, handler).await,
+        let Some(tls) = &self.tls else {
+            let Some(http) = self.version(&stream, deadline).await else { return };
+            return self.http(http, stream, peer, deadline, handler).await;
+        };
+        match tokio::time::timeout_at(deadline, Box::pin(tls.accept(stream))).await {
+            // In a box, so that a connection without TLS has no room for it.
+            Ok(Ok(stream)) => Box::pin(self.http(self.agreed(&stream), stream, peer, deadline, handler)).await,
             Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
             Err(_) => tracing::debug!("a TLS handshake took too long"),
+        }
+    }
+
+    /// What a connection begins with, looked at and left where it is; `None` if nothing comes in time.
+    async fn version(&self, stream: &TcpStream, deadline: Instant) -> Option<&Builder<TokioExecutor>> {
+        let mut first = [0; PREFACE.len()];
+        let looked = tokio::select! {
+            looked = tokio::time::timeout_at(deadline, stream.peek(&mut first)) => looked,
+            () = self.drain.begun().cancelled() => return None,
+        };
+        match looked {
+            Ok(Ok(count)) if first[..count] == *PREFACE => Some(&self.http2),
+            Ok(Ok(count)) if !PREFACE.starts_with(&first[..count]) => Some(&self.http1),
+            // A part of the preface, or nothing more to come: the bytes that follow decide.
+            Ok(_) => Some(&self.http),
+            Err(_) => {
+                tracing::debug!("the first bytes are late");
+                None
+            }
+        }
+    }
+
+    /// What the TLS handshake agreed on.
+    fn agreed(&self, stream: &TlsStream<TcpStream>) -> &Builder<TokioExecutor> {
+        match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => &self.http2,
+            Some(b"http/1.1") => &self.http1,
+            _ => &self.http,
         }
     }
 
@@ -112,16 +150,23 @@ impl Port {
         Ok(())
     }
 
-    async fn http<I>(&self, io: I, peer: SocketAddr, deadline: Instant, handler: impl Handler)
-    where
+    async fn http<I>(
+        &self,
+        http: &Builder<TokioExecutor>,
+        io: I,
+        peer: SocketAddr,
+        deadline: Instant,
+        handler: impl Handler,
+    ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = service_fn(|request| {
             let handler = handler.clone();
-            async move { Ok::<_, Infallible>(handler.handle(request, peer).await) }
+            // In a box: hyper keeps the room of a call for as long as its connection, idle streams included.
+            Box::pin(async move { Ok::<_, Infallible>(handler.handle(request, peer).await) })
         });
         let io = TokioIo::new(FirstBytes::new(io, deadline));
-        let mut connection = std::pin::pin!(self.http.serve_connection(io, service));
+        let mut connection = std::pin::pin!(http.serve_connection(io, service));
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
