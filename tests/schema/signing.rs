@@ -2,7 +2,7 @@
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use tricord::card::{Coverage, Form, SignedCard, Signer, SigningKey};
+use tricord::card::{Coverage, Form, Jwk, SignedCard, Signer, SigningKey};
 use tricord::config::{CardKey, Secret};
 use tricord::schema::AgentCard;
 
@@ -82,6 +82,41 @@ fn other_libraries_verify_our_signatures_and_we_theirs() {
                 let coverage = check(theirs);
                 assert!(matches!(coverage, Ok(Coverage::Card(_))), "{script} {alg}: {coverage:?}\n{theirs}");
                 assert!(check(&changed(theirs.clone())).is_err(), "{script} {alg}: {theirs}");
+            }
+        }
+    }
+}
+
+#[test]
+fn signatures_by_algorithms_that_only_others_use_are_verified() {
+    let p384 = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).expect("a key is made");
+    let (p384, p384_public) = (p384.serialize_pem(), p384.public_key_pem());
+    let (rsa, rsa_public) = (include_str!("rsa.pem"), include_str!("rsa_public.pem"));
+    let unsigned: Vec<_> = cards(2).iter().map(json_of).collect();
+    for script in ["card_signing.py", "card_signing.mjs"] {
+        for (alg, key, public) in [
+            ("ES384", p384.as_str(), p384_public.as_str()),
+            ("RS256", rsa, rsa_public),
+            ("RS512", rsa, rsa_public),
+            ("PS256", rsa, rsa_public),
+            ("PS384", rsa, rsa_public),
+        ] {
+            let task = json!({
+                "jwks": {"keys": []}, "verify": [], "sign": unsigned, "key": key,
+                "header": {"alg": alg, "kid": "k", "typ": "JOSE"},
+            });
+            let output = venv::run(script, task.to_string().as_bytes());
+            let output: Value = serde_json::from_slice(&output).expect("JSON");
+            let public = Jwk::from_pem(public.as_bytes()).expect("the key is read");
+            let signed = output["signed"].as_array().expect("a list");
+            assert_eq!(signed.len(), unsigned.len());
+            for card in signed {
+                let check = |card: &Value| {
+                    let card = SignedCard::read(card.to_string().as_bytes()).expect("it is a card");
+                    card.check(&card.card().signatures[0], &public)
+                };
+                assert!(check(card).is_ok(), "{script} {alg}: {:?}", check(card));
+                assert!(check(&changed(card.clone())).is_err(), "{script} {alg}");
             }
         }
     }

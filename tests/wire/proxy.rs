@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::raw::{http, open, read_all};
+use crate::raw::{grpc_refusal, http, open, read_all};
 use crate::support::Server;
 
 /// nginx beside a shell that kills it when the test, or its process, is gone.
@@ -144,7 +144,7 @@ const BINDINGS: [&str; 3] = ["grpc", "jsonrpc", "http"];
 
 #[tokio::test]
 async fn s20_everything_works_behind_a_proxy_with_tls_and_a_prefix() {
-    let (_server, proxy) = behind();
+    let (server, proxy) = behind();
     for binding in BINDINGS {
         // The card is at the origin, below the prefix and with each agent, with and without a slash.
         for (path, words, answer) in [
@@ -171,6 +171,8 @@ async fn s20_everything_works_behind_a_proxy_with_tls_and_a_prefix() {
     let path = "/v1/a2a/lf.a2a.v1.A2AService/GetTask";
     let reply = http(&proxy.plain_url(), "POST", path, &headers, &get_none[..]).await;
     assert_eq!((reply.status, reply.header("grpc-status")), (200, "5"), "{reply:?}");
+    let refused = grpc_refusal(&server.url, path, &[("a2a-version", "1.0")], &get_none[5..]).await;
+    assert_eq!(refused.reason, "TASK_NOT_FOUND");
 }
 
 #[tokio::test]

@@ -68,3 +68,10 @@ pub(super) fn origin(url: &str) -> Option<String> {
     let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
     Some(format!("{scheme}://{}:{port}", uri.host()?.to_ascii_lowercase()))
 }
+
+/// Whether an address is one of this machine.
+pub(super) fn is_loopback(url: &str) -> bool {
+    let uri: Uri = url.parse().unwrap_or_default();
+    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 use tricord_bindings::client::HttpClient;
 
-use super::source::{Found, Source, is_address, origin, read_file};
+use super::source::{Found, Source, is_address, is_loopback, origin, read_file};
 use crate::card::{Coverage, Form, Header, Jwk, JwkSet, SignedCard};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::print::Printer;
@@ -57,6 +57,9 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
             (_, 0) => writeln!(out, "not verified: {} is not signed", found.name)?,
             (0, _) => writeln!(out, "not verified: no signature of {} holds", found.name)?,
             (held, all) => writeln!(out, "verified: {held} of {all} signatures of {} hold", found.name)?,
+        }
+        if held > 0 && keys.came_in_the_open() {
+            writeln!(out, "note: keys came without TLS, so anybody on the way could have changed them, and the card")?;
         }
         if held > 0 && uncovered {
             writeln!(
@@ -178,6 +181,12 @@ impl<'a> Keys<'a> {
         }
         let set = self.read.get(jku).cloned().unwrap_or_else(|| Ok(JwkSet::default()))?;
         Ok(set.named(&header.kid).into_iter().cloned().collect())
+    }
+
+    /// Whether a key was read from an address without TLS on another machine.
+    fn came_in_the_open(&self) -> bool {
+        let jwks = self.args.jwks.as_ref().filter(|from| is_address(from));
+        self.read.keys().chain(jwks).any(|url| url.starts_with("http://") && !is_loopback(url))
     }
 
     async fn fetch(&self, url: &str) -> Result<JwkSet, String> {
