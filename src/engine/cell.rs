@@ -5,10 +5,9 @@
 //! committed comes back through [`TaskCell::publish`], and only then can anybody see it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
-use prost::Message as _;
 use slab::Slab;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -17,22 +16,18 @@ use tricord_bindings::wkt::Struct;
 use uuid::Uuid;
 
 use crate::agents::EmitError;
-use crate::schema::store::Checkpoint;
 use crate::schema::stream_response::Payload;
-use crate::schema::{Message, Role, StreamResponse, Task, TaskState};
+use crate::schema::{Message, StreamResponse, Task, TaskState};
 use crate::store::{Append, ClaimKey, NewTask, Pending, Row, TaskPk};
-use crate::task::event::{Body, Draft, Event, Ids};
+use crate::task::event::{Event, Ids};
 use crate::task::{fold, lifecycle};
 
-use super::{AgentSpec, Shared, now_us};
+mod admit;
+mod committed;
 
-/// Committed events kept for the readers of a stream; a reader that is further behind reads the store.
-const RING_EVENTS: usize = 4096;
-const RING_BYTES: usize = 2 << 20;
-/// A log tail larger than this, and than the checkpoint before it, is worth a checkpoint.
-const CHECKPOINT_BYTES: usize = 64 << 10;
-/// A task that ends with a tail larger than this gets a checkpoint, so that reading it is one row.
-const LAST_CHECKPOINT_BYTES: usize = 16 << 10;
+pub(super) use committed::{Committed, Fold};
+
+use super::{AgentSpec, Shared};
 
 /// One live task.
 pub struct TaskCell {
@@ -110,35 +105,6 @@ struct Outgoing {
     checkpoint: Option<(u64, Vec<u8>)>,
 }
 
-/// Committed: what readers see.
-pub(super) struct Committed {
-    pub(super) task: Fold,
-    pub(super) seq: u64,
-    /// The last record that entered a state which ends a blocking send.
-    pub(super) pause: u64,
-    ring: VecDeque<Arc<Event>>,
-    ring_bytes: usize,
-    tail_bytes: usize,
-    checkpoint_bytes: usize,
-}
-
-/// The fold of the committed log.
-pub(super) enum Fold {
-    /// Still growing.
-    Open(Box<Task>),
-    /// Ended: shared with everybody who reads it.
-    Ended(Arc<Encoded<Task>>),
-}
-
-impl Fold {
-    pub(super) fn task(&self) -> &Task {
-        match self {
-            Fold::Open(task) => task,
-            Fold::Ended(task) => task.value(),
-        }
-    }
-}
-
 /// A run that owns the task.
 pub(super) struct Run {
     pub(super) number: u32,
@@ -206,15 +172,7 @@ impl TaskCell {
                 (Some(head), None, task, seq, if lifecycle::is_pause(state) { seq } else { 0 })
             }
         };
-        let committed = Committed {
-            task: Fold::Open(task),
-            seq,
-            pause,
-            ring: VecDeque::new(),
-            ring_bytes: 0,
-            tail_bytes: 0,
-            checkpoint_bytes: 0,
-        };
+        let committed = Committed::new(task, seq, pause);
         Arc::new(Self {
             shared,
             id,
@@ -247,127 +205,6 @@ impl TaskCell {
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing in here panics halfway through a change; a poisoned lock still guards a whole state.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Admits an event. See [`crate::agents::Host::admit`].
-    pub(super) fn admit(&self, inner: &mut Inner, draft: Draft) -> Result<u64, EmitError> {
-        if inner.lost {
-            return Err(EmitError::StoreLost);
-        }
-        if inner.head.is_none() {
-            self.create(inner);
-        }
-        let Some(head) = inner.head else { return Err(EmitError::RunOver) };
-        let draft = self.complete(draft)?;
-        let kind = draft.kind();
-        let state = lifecycle::next(Some(head.state), kind).map_err(|illegal| match illegal {
-            lifecycle::Illegal::Ended(state) => EmitError::Ended(state),
-            other => EmitError::Illegal(other.to_string()),
-        })?;
-        // A task at its limits can still end.
-        if !lifecycle::is_terminal(state) {
-            self.shared.limits.task_room(head.seq, head.bytes)?;
-        }
-        let entered = matches!(kind, lifecycle::Event::Status(_));
-        let seq = self.push(inner, draft, false);
-        if let Some(head) = &mut inner.head {
-            head.state = state;
-            if entered {
-                head.status_us = head.time_us;
-                inner.pending.row = true;
-                if let Some(run) = &mut inner.run {
-                    run.asked = lifecycle::is_interrupted(state);
-                }
-            }
-        }
-        Ok(seq)
-    }
-
-    /// Admits a message of the client's and returns its place.
-    pub(super) fn admit_message(
-        &self,
-        inner: &mut Inner,
-        message: Message,
-        snapshot: bool,
-        claim: Option<ClaimKey>,
-    ) -> Result<u64, EmitError> {
-        let Some(head) = inner.head else { return Err(EmitError::RunOver) };
-        if inner.lost {
-            return Err(EmitError::StoreLost);
-        }
-        if let Err(lifecycle::Illegal::Ended(state)) = lifecycle::next(Some(head.state), lifecycle::Event::Message) {
-            return Err(EmitError::Ended(state));
-        }
-        self.shared.limits.task_room(head.seq, head.bytes)?;
-        inner.pending.claims.extend(claim);
-        Ok(self.push(inner, Draft::Message(message), snapshot))
-    }
-
-    /// Creates the task: the first two records of its log, and its row.
-    pub(super) fn create(&self, inner: &mut Inner) {
-        let Some(Opening { metadata, message, snapshot, claim }) = inner.opening.take() else { return };
-        let now = now_us();
-        let state = TaskState::Submitted;
-        inner.head = Some(Head { state, seq: 0, time_us: now, status_us: now, bytes: 0 });
-        inner.pending.new = Some(NewTask {
-            id: self.id,
-            agent: Arc::clone(&self.spec.name),
-            owner: Arc::clone(&self.owner),
-            context: Arc::clone(&self.ids.context),
-            created_us: now,
-        });
-        inner.pending.claims.extend(claim);
-        inner.pending.row = true;
-        self.push(inner, Draft::Created(metadata), false);
-        self.push(inner, Draft::Message(message), snapshot);
-    }
-
-    fn push(&self, inner: &mut Inner, draft: Draft, snapshot: bool) -> u64 {
-        let Some(head) = &mut inner.head else { return 0 };
-        head.seq += 1;
-        head.time_us = head.time_us.max(now_us());
-        let mut event = draft.log(&self.ids, head.seq, head.time_us, &mut inner.pending.batch);
-        if snapshot && let Body::Message { snapshot, .. } = &mut event.body {
-            *snapshot = Some(OnceLock::new());
-        }
-        head.bytes += event.size;
-        inner.uncommitted += event.size;
-        self.shared.limits.uncommitted_add(event.size);
-        inner.pending.events.push(Arc::new(event));
-        head.seq
-    }
-
-    /// Fills in what the agent left to us, and refuses what no client could read.
-    fn complete(&self, mut draft: Draft) -> Result<Draft, EmitError> {
-        match &mut draft {
-            Draft::Status(status) => {
-                if let Some(message) = &mut status.message {
-                    self.complete_message(message)?;
-                }
-            }
-            Draft::Artifact(piece) => {
-                let Some(artifact) = &mut piece.artifact else {
-                    return Err(EmitError::Illegal("an artifact event without an artifact".into()));
-                };
-                if artifact.artifact_id.is_empty() {
-                    return Err(EmitError::Illegal("an artifact without an id".into()));
-                }
-                parts_hold_content(&artifact.parts)?;
-            }
-            Draft::Created(_) | Draft::Message(_) | Draft::Resumed(_) => {}
-        }
-        Ok(draft)
-    }
-
-    /// Every message of ours has an id, a role, a place and a part.
-    pub(super) fn complete_message(&self, message: &mut Message) -> Result<(), EmitError> {
-        if message.message_id.is_empty() {
-            message.message_id = super::fresh_id().to_string();
-        }
-        message.role = Role::Agent.into();
-        message.context_id = String::from(&*self.ids.context);
-        message.task_id = String::from(&*self.ids.task);
-        parts_hold_content(&message.parts)
     }
 
     /// Says that the row has to be written even if no state changes: a run begins or ends.
@@ -512,8 +349,7 @@ impl Inner {
         self.watchers.try_remove(key);
         self.followers -= usize::from(follows);
         if self.followers == 0 {
-            self.committed.ring.clear();
-            self.committed.ring_bytes = 0;
+            self.committed.forget_ring();
         }
     }
 
@@ -563,57 +399,6 @@ impl Outgoing {
     }
 }
 
-impl Committed {
-    /// The committed event with this number, if the ring still has it.
-    pub(super) fn event(&self, seq: u64) -> Option<&Arc<Event>> {
-        let first = self.ring.front()?.seq;
-        self.ring.get(usize::try_from(seq.checked_sub(first)?).ok()?)
-    }
-
-    fn take(&mut self, event: Arc<Event>, keep: bool) {
-        let Fold::Open(task) = &mut self.task else { return };
-        fold::apply(task, &event);
-        self.seq = event.seq;
-        self.tail_bytes += event.size;
-        if let Body::Message { snapshot: Some(snapshot), .. } = &event.body {
-            let _ = snapshot.set(Arc::new(Encoded::new(StreamResponse::from(task.as_ref().clone()))));
-        }
-        if event.state().is_some_and(lifecycle::is_pause) {
-            self.pause = event.seq;
-        }
-        if keep {
-            self.ring_bytes += event.size;
-            self.ring.push_back(event);
-            while self.ring.len() > RING_EVENTS || self.ring_bytes > RING_BYTES {
-                let Some(oldest) = self.ring.pop_front() else { break };
-                self.ring_bytes -= oldest.size;
-            }
-        }
-    }
-
-    /// The checkpoint to write, if the tail has outgrown the last one: each byte is written a bounded number of times.
-    fn checkpoint_due(&mut self, ended: bool) -> Option<(u64, Vec<u8>)> {
-        let due = if ended { LAST_CHECKPOINT_BYTES } else { CHECKPOINT_BYTES.max(self.checkpoint_bytes) };
-        if self.tail_bytes <= due {
-            return None;
-        }
-        let Fold::Open(task) = &mut self.task else { return None };
-        // Lent to the checkpoint while it is encoded: a copy of a long task costs more than the encoding.
-        let checkpoint = Checkpoint { seq: self.seq, task: Some(std::mem::take(task.as_mut())) };
-        let bytes = checkpoint.encode_to_vec();
-        **task = checkpoint.task.unwrap_or_default();
-        self.tail_bytes = 0;
-        self.checkpoint_bytes = bytes.len();
-        Some((self.seq, bytes))
-    }
-
-    fn end(&mut self) {
-        if let Fold::Open(task) = &mut self.task {
-            self.task = Fold::Ended(Arc::new(Encoded::new(std::mem::take(task.as_mut()))));
-        }
-    }
-}
-
 impl Pending for TaskCell {
     fn take(&self) -> Option<Append> {
         let mut inner = self.lock();
@@ -653,14 +438,4 @@ impl std::fmt::Debug for TaskCell {
 /// A task's state; unspecified before its first record.
 pub(super) fn state_of(task: &Task) -> TaskState {
     task.status.as_ref().map_or(TaskState::Unspecified, |status| status.state())
-}
-
-fn parts_hold_content(parts: &[crate::schema::Part]) -> Result<(), EmitError> {
-    if parts.is_empty() {
-        return Err(EmitError::Illegal("an artifact or message needs at least one part".into()));
-    }
-    if parts.iter().any(|part| part.content.is_none()) {
-        return Err(EmitError::Illegal("a part needs a content: text, raw, url or data".into()));
-    }
-    Ok(())
 }

@@ -1,0 +1,145 @@
+//! Admission: what is legal now gets its number and goes on its way to the writer. No await, no I/O.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::agents::EmitError;
+use crate::schema::{Message, Part, Role, TaskState};
+use crate::store::{ClaimKey, NewTask};
+use crate::task::event::{Body, Draft};
+use crate::task::lifecycle;
+
+use super::super::{fresh_id, now_us};
+use super::{Head, Inner, Opening, TaskCell};
+
+impl TaskCell {
+    /// Admits an event. See [`crate::agents::Host::admit`].
+    pub(in crate::engine) fn admit(&self, inner: &mut Inner, draft: Draft) -> Result<u64, EmitError> {
+        if inner.lost {
+            return Err(EmitError::StoreLost);
+        }
+        if inner.head.is_none() {
+            self.create(inner);
+        }
+        let Some(head) = inner.head else { return Err(EmitError::RunOver) };
+        let draft = self.complete(draft)?;
+        let kind = draft.kind();
+        let state = lifecycle::next(Some(head.state), kind).map_err(|illegal| match illegal {
+            lifecycle::Illegal::Ended(state) => EmitError::Ended(state),
+            other => EmitError::Illegal(other.to_string()),
+        })?;
+        // A task at its limits can still end.
+        if !lifecycle::is_terminal(state) {
+            self.shared.limits.task_room(head.seq, head.bytes)?;
+        }
+        let entered = matches!(kind, lifecycle::Event::Status(_));
+        let seq = self.push(inner, draft, false);
+        if let Some(head) = &mut inner.head {
+            head.state = state;
+            if entered {
+                head.status_us = head.time_us;
+                inner.pending.row = true;
+                if let Some(run) = &mut inner.run {
+                    run.asked = lifecycle::is_interrupted(state);
+                }
+            }
+        }
+        Ok(seq)
+    }
+
+    /// Admits a message of the client's and returns its place.
+    pub(in crate::engine) fn admit_message(
+        &self,
+        inner: &mut Inner,
+        message: Message,
+        snapshot: bool,
+        claim: Option<ClaimKey>,
+    ) -> Result<u64, EmitError> {
+        let Some(head) = inner.head else { return Err(EmitError::RunOver) };
+        if inner.lost {
+            return Err(EmitError::StoreLost);
+        }
+        if let Err(lifecycle::Illegal::Ended(state)) = lifecycle::next(Some(head.state), lifecycle::Event::Message) {
+            return Err(EmitError::Ended(state));
+        }
+        self.shared.limits.task_room(head.seq, head.bytes)?;
+        inner.pending.claims.extend(claim);
+        Ok(self.push(inner, Draft::Message(message), snapshot))
+    }
+
+    /// Creates the task: the first two records of its log, and its row.
+    pub(in crate::engine) fn create(&self, inner: &mut Inner) {
+        let Some(Opening { metadata, message, snapshot, claim }) = inner.opening.take() else { return };
+        let now = now_us();
+        let state = TaskState::Submitted;
+        inner.head = Some(Head { state, seq: 0, time_us: now, status_us: now, bytes: 0 });
+        inner.pending.new = Some(NewTask {
+            id: self.id,
+            agent: Arc::clone(&self.spec.name),
+            owner: Arc::clone(&self.owner),
+            context: Arc::clone(&self.ids.context),
+            created_us: now,
+        });
+        inner.pending.claims.extend(claim);
+        inner.pending.row = true;
+        self.push(inner, Draft::Created(metadata), false);
+        self.push(inner, Draft::Message(message), snapshot);
+    }
+
+    fn push(&self, inner: &mut Inner, draft: Draft, snapshot: bool) -> u64 {
+        let Some(head) = &mut inner.head else { return 0 };
+        head.seq += 1;
+        head.time_us = head.time_us.max(now_us());
+        let mut event = draft.log(&self.ids, head.seq, head.time_us, &mut inner.pending.batch);
+        if snapshot && let Body::Message { snapshot, .. } = &mut event.body {
+            *snapshot = Some(OnceLock::new());
+        }
+        head.bytes += event.size;
+        inner.uncommitted += event.size;
+        self.shared.limits.uncommitted_add(event.size);
+        inner.pending.events.push(Arc::new(event));
+        head.seq
+    }
+
+    /// Fills in what the agent left to us, and refuses what no client could read.
+    fn complete(&self, mut draft: Draft) -> Result<Draft, EmitError> {
+        match &mut draft {
+            Draft::Status(status) => {
+                if let Some(message) = &mut status.message {
+                    self.complete_message(message)?;
+                }
+            }
+            Draft::Artifact(piece) => {
+                let Some(artifact) = &mut piece.artifact else {
+                    return Err(EmitError::Illegal("an artifact event without an artifact".into()));
+                };
+                if artifact.artifact_id.is_empty() {
+                    return Err(EmitError::Illegal("an artifact without an id".into()));
+                }
+                parts_hold_content(&artifact.parts)?;
+            }
+            Draft::Created(_) | Draft::Message(_) | Draft::Resumed(_) => {}
+        }
+        Ok(draft)
+    }
+
+    /// Every message of ours has an id, a role, a place and a part.
+    pub(in crate::engine) fn complete_message(&self, message: &mut Message) -> Result<(), EmitError> {
+        if message.message_id.is_empty() {
+            message.message_id = fresh_id().to_string();
+        }
+        message.role = Role::Agent.into();
+        message.context_id = String::from(&*self.ids.context);
+        message.task_id = String::from(&*self.ids.task);
+        parts_hold_content(&message.parts)
+    }
+}
+
+fn parts_hold_content(parts: &[Part]) -> Result<(), EmitError> {
+    if parts.is_empty() {
+        return Err(EmitError::Illegal("an artifact or message needs at least one part".into()));
+    }
+    if parts.iter().any(|part| part.content.is_none()) {
+        return Err(EmitError::Illegal("a part needs a content: text, raw, url or data".into()));
+    }
+    Ok(())
+}
