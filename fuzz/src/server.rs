@@ -29,7 +29,7 @@ pub fn server(data: &[u8]) -> bool {
     let sent = format!("{} {} {:?}", request.method(), request.uri(), request.headers());
     SERVER.with_borrow(|(runtime, server)| {
         runtime.block_on(async {
-            let response = server.answer(request).await;
+            let response = server.answer(request, std::net::Ipv4Addr::LOCALHOST.into()).await;
             judge(&sent, response).await
         })
     })
