@@ -165,6 +165,15 @@ impl Launch {
         self
     }
 
+    /// Looks at what a start would need before it opens anything: the programs of agents, the files of TLS.
+    ///
+    /// # Errors
+    /// When something of it is in the way.
+    pub fn check(&self) -> Result<(), LaunchError> {
+        self.config.server.tls.as_ref().map(tls).transpose()?;
+        Agents::start(&self.config, &self.rust).map(drop)
+    }
+
     /// Opens the store, recovers what an earlier process left, and binds the ports.
     ///
     /// # Errors

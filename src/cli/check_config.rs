@@ -5,8 +5,8 @@ use std::io::Write as _;
 use super::exit::{Exit, Failure};
 use super::serve::ConfigArgs;
 use super::terminal;
-use crate::LaunchError;
 use crate::card::Signer;
+use crate::{Launch, LaunchError};
 
 /// Check a configuration, and tell all that is wrong with it
 #[derive(Debug, clap::Args)]
@@ -19,6 +19,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let config = args.config.load()?;
     Signer::from_config(&config.server.card_keys, None)
         .map_err(|(at, source)| Failure::from(LaunchError::CardKey { at, source }))?;
+    Launch::from_config(config.clone()).check()?;
     let name = args.config.file().map_or_else(|| "the configuration".to_owned(), |path| path.display().to_string());
     let mut out = terminal::stdout();
     writeln!(out, "{name} is right")?;

@@ -137,12 +137,22 @@ fn exec(section: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Opti
         Value::Text(line) => Err(format!("takes a list, not a string: write [\"program\", \"argument\"] for {line:?}")),
         value => match texts(value)? {
             words if words.is_empty() => Err("is empty: name a program".to_owned()),
+            words if words.iter().any(|word| word.contains('\0')) => {
+                Err("holds a NUL, which no command gets".to_owned())
+            }
             words => Ok(words),
         },
     };
     let secret = |value: &Value| match value {
-        Value::Text(text) => Secret::resolve(text, env).unwrap_or_else(|| Ok(Secret::new(text))),
+        Value::Text(text) => match Secret::resolve(text, env).unwrap_or_else(|| Ok(Secret::new(text)))? {
+            secret if secret.reveal().contains('\0') => Err("holds a NUL, which no variable can".to_owned()),
+            secret => Ok(secret),
+        },
         other => Err(format!("takes a string, not {}", other.kind())),
+    };
+    let variable = |name: &str| match name.is_empty() || name.contains(['=', '\0']) {
+        true => Err(format!("{name:?} is no name of a variable")),
+        false => Ok(()),
     };
     let directory = |path: &str| {
         let path = PathBuf::from(path);
@@ -150,7 +160,7 @@ fn exec(section: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Opti
     };
     let command = section.get("command", command);
     let directory = section.get("directory", parsed(directory));
-    let environment = section.entries("environment", secret);
+    let environment = section.entries("environment", variable, secret);
     let concurrency = section.get("concurrency", count).unwrap_or(64);
     let max_line = section.get("max_line", size).unwrap_or(1 << 20);
     let max_output = section.get("max_output", size).unwrap_or(16 << 20);

@@ -106,10 +106,11 @@ impl<'a> Section<'a> {
         Some(sections)
     }
 
-    /// Reads a table of values with free keys; an absent one is empty.
+    /// Reads a table of values whose keys are free within what `is_name` says; an absent one is empty.
     pub(super) fn entries<T>(
         &mut self,
         key: &'static str,
+        is_name: impl Fn(&str) -> Result<(), String>,
         read: impl Fn(&Value) -> Result<T, String>,
     ) -> BTreeMap<String, T> {
         let path = self.path_of(key);
@@ -123,7 +124,7 @@ impl<'a> Section<'a> {
         };
         let mut entries = BTreeMap::new();
         for (name, node) in table {
-            match read(&node.value) {
+            match is_name(&name).and_then(|()| read(&node.value)) {
                 Ok(value) => {
                     entries.insert(name, value);
                 }
