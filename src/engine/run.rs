@@ -166,7 +166,9 @@ impl RunTask {
             && !matches!(error.refusal(), Some(EmitError::Ended(_) | EmitError::RunOver))
         {
             let source = std::error::Error::source(error);
-            tracing::warn!(task = %self.cell.ids.task, agent = %self.cell.spec.name, %error, source, "a run failed");
+            // As a quoted string: what a command complains about must not look like lines of this log.
+            let error = error.public();
+            tracing::warn!(task = %self.cell.ids.task, agent = %self.cell.spec.name, error, source, "a run failed");
         }
         let cell = Arc::clone(&self.cell);
         let next = cell.change(|inner| self.settle(inner, end));
