@@ -154,6 +154,9 @@ impl Default for BodyLimits {
     }
 }
 
+/// The most room that a body gets before it is there, in bytes.
+const MOST_RESERVED: u64 = 16 << 20;
+
 impl BodyLimits {
     /// Judges the length that the headers announce, before anything is read.
     ///
@@ -202,7 +205,8 @@ impl BodyLimits {
                 continue;
             }
             if all.is_empty() {
-                let expected = body.size_hint().lower().min(self.bytes as u64);
+                // Of what is announced, no more than many clients can announce at once.
+                let expected = body.size_hint().lower().min((self.bytes as u64).min(MOST_RESERVED));
                 all.reserve(first.len() + piece.len() + usize::try_from(expected).unwrap_or(0));
                 all.extend_from_slice(&first);
             }

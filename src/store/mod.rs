@@ -49,8 +49,8 @@ pub const MAX_SEQ: u64 = (1 << SEQ_BITS) - 1;
 /// How long the records of a finished task are kept for resuming streams, even where a checkpoint covers them.
 pub const KEEP_TAIL: Duration = Duration::from_secs(3600);
 
-/// What a replay reads at once, about.
-const REPLAY_BYTES: usize = 1 << 20;
+/// What a replay reads at once, about: every stream whose reader is slow holds so much.
+const REPLAY_BYTES: usize = 256 << 10;
 
 /// Tasks, logs or claims deleted in one transaction: few enough that other commits do not notice.
 const PRUNE_STEP: u32 = 50;
@@ -337,7 +337,7 @@ impl Store {
     }
 
     /// The next records after a seq, for replaying what a stream missed, or that they are gone. There may be more behind
-    /// them: about a mebibyte is read at a time.
+    /// them: about 256 KiB are read at a time.
     pub fn log_since(&self, pk: TaskPk, after: u64) -> Result<Tail, StoreError> {
         self.tail(pk, after, REPLAY_BYTES)
     }

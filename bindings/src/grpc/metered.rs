@@ -31,7 +31,7 @@ impl<B> Metered<B> {
 
     fn count(&mut self, bytes: usize) -> Result<(), Error> {
         self.seen += bytes;
-        if self.seen > self.limits.bytes + FRAME_HEADER {
+        if self.seen > self.limits.bytes.saturating_add(FRAME_HEADER) {
             return Err(self.limits.too_large());
         }
         self.held.more(bytes)
