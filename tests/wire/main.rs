@@ -20,6 +20,7 @@ mod grpc_web;
 mod json_forms;
 mod jsonrpc;
 mod left;
+mod limits;
 mod lists;
 mod load;
 mod media;

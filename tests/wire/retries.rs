@@ -198,3 +198,20 @@ async fn s14_a_stream_is_retried_as_the_task_and_what_follows() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn s14_a_key_of_any_bytes_is_a_key() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        for key in ["schl\u{fc}ssel", "\u{1f511}", "a b, c;d=\"e\"", "x"] {
+            let key = format!("{key}{}", fresh());
+            let (params, context) = in_context("echo hi");
+            let ids = [0, 1].map(|_| keyed(server.ask(wire, "SendMessage", params.clone()), &key));
+            let ids = join_all(ids.iter().map(Ask::send)).await.into_iter().map(|answer| id(answer.ok()));
+            let ids: Vec<_> = ids.collect();
+            assert_eq!(ids[0], ids[1], "{wire} {key}");
+            assert_eq!(count(server, "", &context).await, 1, "{wire} {key}");
+        }
+    })
+    .await;
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tricord::client::Binding;
 
-use crate::raw::{http, on_every_wire, say, say_at_once};
+use crate::raw::{http, on_every_wire, say, say_at_once, say_to};
 use crate::streams::gists;
 use crate::support::{Server, WIRES};
 
@@ -203,5 +203,28 @@ async fn c53_killed_in_the_middle_nothing_is_left_under_way_and_nothing_that_end
     for state in ["TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"] {
         let list = server.ask(Binding::JsonRpc, "ListTasks", json!({"status": state})).send().await.ok();
         assert_eq!(list["totalSize"], 0, "{state}");
+    }
+}
+
+#[tokio::test]
+async fn c53_what_waited_for_a_client_waits_on_and_is_answered_after_a_restart() {
+    let mut server = Server::start(&config("1s", "fail"));
+    let mut asked = Vec::new();
+    for wire in WIRES {
+        for words in ["ask", "tck-input-required", "tck-multi-turn"] {
+            asked.push((wire, words, server.make(wire, words).await));
+        }
+    }
+    server.kill_and_restart();
+    for (wire, words, task) in asked {
+        let id = task["id"].as_str().unwrap();
+        assert_eq!(server.task(wire, id).await, task, "{wire} {words}");
+        let mut stream = server.ask(wire, "SubscribeToTask", json!({"id": id})).stream().await;
+        assert_eq!(gists(&[stream.event().await]), ["task input_required"], "{wire} {words}");
+        let answer = server.ask(wire, "SendMessage", say_to(id, "done")).send().await.ok();
+        assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{wire} {words}");
+        assert_eq!(gists(&stream.rest().await), ["completed"], "{wire} {words}");
+        let said = answer["task"]["history"].as_array().unwrap().len();
+        assert_eq!(said, if words == "tck-input-required" { 2 } else { 3 }, "{wire} {words}");
     }
 }
