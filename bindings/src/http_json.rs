@@ -238,7 +238,10 @@ fn answer_type(protocol: &'static Protocol, headers: &HeaderMap) -> HeaderValue 
 }
 
 fn not_an_object(body: &[u8]) -> Error {
-    match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
+    let Ok(text) = std::str::from_utf8(body) else {
+        return Error::new(&kinds::PARSE_ERROR, "not JSON: the text is not UTF-8");
+    };
+    match serde_json::from_str::<serde::de::IgnoredAny>(text) {
         Ok(_) => Error::invalid("", "the body must be a JSON object"),
         Err(error) => Error::new(&kinds::PARSE_ERROR, format!("not JSON: {error}")),
     }

@@ -28,6 +28,10 @@ async fn errors_of_tasks_have_one_reason_on_every_wire() {
         let media = with(say("hi"), json!({"message": {"parts": [{"text": "hi", "mediaType": "text/x-strange"}]}}));
         let refusal = server.ask(wire, "SendMessage", media).send().await.refused("CONTENT_TYPE_NOT_SUPPORTED");
         assert!(refusal.message.contains("text/x-strange"), "{refusal:?}");
+        // A message in any script is the same on every wire.
+        let media = with(say("hi"), json!({"message": {"parts": [{"text": "hi", "mediaType": "text/ü🙂%41\n"}]}}));
+        let refusal = server.ask(wire, "SendMessage", media).send().await.refused("CONTENT_TYPE_NOT_SUPPORTED");
+        assert!(refusal.message.contains("text/ü🙂%41"), "{refusal:?}");
         server
             .ask(wire, "GetTask", json!({"id": id}))
             .version(Some("99.0"))
@@ -115,6 +119,17 @@ async fn errors_for_what_is_no_json_and_no_protobuf() {
         let reply = http(&server.url, "POST", "/", &headers, body).await;
         let error = &reply.json()["error"];
         assert_eq!((reply.status, &error["code"], &reply.json()["id"]), (200, &json!(-32700), &json!(null)), "{body}");
+    }
+    // Half a character is no text in JSON, and bytes that are no UTF-8 are no JSON.
+    let half = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"\ud800"}]}}"#;
+    let reply = http(&server.url, "POST", "/message:send", &headers, half).await;
+    assert_eq!(reply.status, 400, "{reply:?}");
+    for bytes in [&b"{\"message\":\"\xff\"}"[..], b"\xff\xfe{\0}\0", b"{\"a\":\"\x01\"}", b"\"\xff\""] {
+        let reply = http(&server.url, "POST", "/message:send", &headers, bytes.to_vec()).await;
+        let error = reply.json()["error"].clone();
+        assert_eq!((reply.status, &error["details"][0]["reason"]), (400, &json!("PARSE_ERROR")), "{bytes:?}");
+        let reply = http(&server.url, "POST", "/", &headers, bytes.to_vec()).await;
+        assert_eq!((reply.status, &reply.json()["error"]["code"]), (200, &json!(-32700)), "{bytes:?}");
     }
     for body in ["[]", "5", "\"x\"", "null"] {
         let reply = http(&server.url, "POST", "/message:send", &headers, body).await;

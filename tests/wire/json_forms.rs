@@ -32,6 +32,8 @@ async fn c13_both_spellings_are_read_and_one_is_written() {
             r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"messageId":"n"}}"#,
             r#"{"message":{"messageId":"m","message_id":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}"#,
             r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x","text":"y"}]}}"#,
+            r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"a":1,"a":2}}]}}"#,
+            r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"metadata":{"a":1,"\u0061":2}}}"#,
         ] {
             let ask = server.ask(wire, "SendMessage", json!({})).params_text(text);
             ask.send().await.refused("INVALID_PARAMS");
@@ -59,6 +61,8 @@ async fn s05_queries_are_read_like_bodies() {
         (format!("status_timestamp_after={time}"), 1),
         (format!("lastUpdatedAfter={time}"), 1),
         ("statusTimestampAfter=2999-01-01T00:00:00Z".to_owned(), 0),
+        ("statusTimestampAfter=0001-01-01T00:00:00Z".to_owned(), 1),
+        ("statusTimestampAfter=9999-12-31T23:59:59.999999999Z".to_owned(), 0),
         // The same moments with an offset, which `+` in a query would be a space.
         ("statusTimestampAfter=2000-01-01T00:00:00%2B05:00".to_owned(), 1),
         ("statusTimestampAfter=2999-01-01T00:00:00.123456789-02:30".to_owned(), 0),

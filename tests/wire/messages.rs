@@ -144,7 +144,8 @@ async fn s11_media_types_of_parts_are_those_of_the_card_and_its_skills() {
 async fn s12_a_conversation_may_be_named_by_the_client() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
-        for context in ["mine".to_owned(), "ünï/cödé 🙂".to_owned(), "x".repeat(500), fresh()] {
+        for context in ["mine".to_owned(), "ünï/cödé 🙂".to_owned(), "x".repeat(500), "a\0b\n\"".to_owned(), fresh()]
+        {
             let context = format!("{context}{}", fresh());
             let params = with(say("echo hi"), json!({"message": {"contextId": context}}));
             let task = server.ask(wire, "SendMessage", params).send().await.ok();

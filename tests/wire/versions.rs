@@ -75,6 +75,8 @@ async fn s01_the_version_may_stand_in_the_query_and_the_header_wins() {
             if reply["error"]["data"].is_array() { &reply["error"]["data"] } else { &reply["error"]["details"] };
         details[0]["reason"].as_str().unwrap_or("OK").to_owned()
     };
+    let task = server.make(tricord::client::Binding::JsonRpc, "ask").await;
+    let open = task["id"].as_str().unwrap();
     let get = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 1}}).to_string();
     for (query, header, expected) in [
         ("A2A-Version=1.0", None, "OK"),
@@ -87,6 +89,12 @@ async fn s01_the_version_may_stand_in_the_query_and_the_header_wins() {
     ] {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(header.map(|version| ("a2a-version", version)));
+        // A browser's own reader of streams can set no header.
+        let path = format!("/tasks/{open}:subscribe?{query}");
+        let owned: Vec<_> = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let answer = crate::raw::open(&server.url, "GET", &path, &owned, "").await;
+        let streams = answer.headers()["content-type"] == "text/event-stream";
+        assert_eq!(streams, expected == "OK", "{path} {header:?}");
         for (verb, path, body) in [("GET", "/tasks", ""), ("POST", "/", get.as_str())] {
             let path = format!("{path}?{query}");
             assert_eq!(reasons(verb, &path, &headers, body).await, expected, "{verb} {path} {header:?}");

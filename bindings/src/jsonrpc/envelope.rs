@@ -40,9 +40,12 @@ fn present<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<&'de Ra
 impl<'a> Envelope<'a> {
     /// Reads an envelope; an error comes with the id, where one could be read.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, (Option<&'a [u8]>, Error)> {
+        // The whole of it, since members that nobody reads are passed over without a look at their text.
+        let text = std::str::from_utf8(body)
+            .map_err(|_| (None, Error::new(&kinds::PARSE_ERROR, "not JSON: the text is not UTF-8")))?;
         let members: Members<'a> = match body.trim_ascii_start().first() {
-            Some(b'{') => serde_json::from_slice(body).map_err(|error| (None, not_an_envelope(&error)))?,
-            _ => return Err((None, not_an_object(body))),
+            Some(b'{') => serde_json::from_str(text).map_err(|error| (None, not_an_envelope(&error)))?,
+            _ => return Err((None, not_an_object(text))),
         };
         let id = match members.id.map(RawValue::get) {
             Some(id) if !is_id(id) => {
@@ -82,8 +85,8 @@ fn not_an_envelope(error: &serde_json::Error) -> Error {
     }
 }
 
-fn not_an_object(body: &[u8]) -> Error {
-    match serde_json::from_slice::<&RawValue>(body) {
+fn not_an_object(text: &str) -> Error {
+    match serde_json::from_str::<&RawValue>(text) {
         Err(error) => Error::new(&kinds::PARSE_ERROR, format!("not JSON: {error}")),
         Ok(raw) if raw.get().starts_with('[') => invalid("batches are not supported; send one request at a time"),
         Ok(_) => invalid("a request must be an object"),
