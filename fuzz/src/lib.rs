@@ -5,10 +5,12 @@
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
+mod cards;
 mod messages;
 mod server;
 mod texts;
 
+pub use cards::{card, keys};
 pub use messages::{proto_json, protobuf};
 pub use server::server;
 pub use texts::{envelope, headers, last_event_id, page_token, path, query, sse};
@@ -18,8 +20,10 @@ pub type Target = fn(&[u8]) -> bool;
 
 /// All of them, by the names of their corpora.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("card", card),
     ("envelope", envelope),
     ("headers", headers),
+    ("keys", keys),
     ("last_event_id", last_event_id),
     ("page_token", page_token),
     ("path", path),

@@ -98,7 +98,9 @@ fn message(name: &str, schema: &Value, path: &str, members: &Map<String, Value>,
         } else if OLD_KEYS.contains(&key.as_str()) {
             findings.warning(&here, "is a key of A2A 0.3");
         } else {
-            let near = known().map(|known| (strsim::damerau_levenshtein(known, key), known)).min();
+            // Nobody mistypes a key that long.
+            let known = known().filter(|_| key.len() <= 64);
+            let near = known.map(|known| (strsim::damerau_levenshtein(known, key), known)).min();
             let near = near.filter(|(distance, known)| *distance * 3 <= known.len().max(key.len()));
             let hint = near.map(|(_, known)| format!("; did you mean `{known}`?")).unwrap_or_default();
             findings.warning(&here, format!("is no key of {}{hint}", called(name)));

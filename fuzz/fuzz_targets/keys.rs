@@ -1,0 +1,6 @@
+//! Feeds `keys`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    tricord_fuzz::keys(data);
+});
