@@ -30,7 +30,11 @@ pub struct Follow {
     last_id: Option<String>,
     /// The id that was sent with the subscription whose first event has not come yet.
     resumed_at: Option<String>,
+    /// The first event of a subscription after a break has not come yet.
+    subscribed: bool,
     attempts: u32,
+    /// Streams in a row that ended and told nothing new.
+    quiet: u32,
     ends_at_interruption: bool,
     state: Option<TaskState>,
     ended: bool,
@@ -44,7 +48,9 @@ impl Follow {
             task: None,
             last_id: None,
             resumed_at: None,
+            subscribed: false,
             attempts: 0,
+            quiet: 0,
             ends_at_interruption: true,
             state: None,
             ended: false,
@@ -98,9 +104,13 @@ impl Follow {
                     self.events = None;
                     self.ended = true;
                 }
-                None => self.events = None,
+                None => {
+                    self.events = None;
+                    self.quiet = self.quiet.saturating_add(1);
+                }
                 Some(Err(error)) => {
                     self.events = None;
+                    self.quiet = self.quiet.saturating_add(1);
                     if self.state.is_some_and(is_terminal) {
                         self.ended = true;
                         continue;
@@ -118,6 +128,9 @@ impl Follow {
     fn take(&mut self, event: Event<StreamResponse>) -> Option<StreamResponse> {
         self.attempts = 0;
         let resumed_at = self.resumed_at.take();
+        // Every subscription begins with the task; only what follows, or another state, is news.
+        let before = self.state;
+        let retold = std::mem::take(&mut self.subscribed);
         // The first event after a resumption is the task as it was at the id; that much is known already.
         let known = resumed_at.is_some() && event.id == resumed_at;
         self.last_id = event.id.or_else(|| self.last_id.take());
@@ -140,6 +153,9 @@ impl Follow {
             }
             None => None,
         };
+        if !retold || (state.is_some() && state != before) {
+            self.quiet = 0;
+        }
         if let Some(state) = state {
             self.state = Some(state);
             self.ended =
@@ -152,13 +168,16 @@ impl Follow {
     async fn resume(&mut self) -> Result<Option<StreamResponse>, ClientError> {
         let task = self.task.clone().unwrap_or_default();
         loop {
-            if self.attempts > 0 {
-                tokio::time::sleep((FIRST_WAIT * 2_u32.pow(self.attempts - 1)).min(LONGEST_WAIT)).await;
+            // A server that ends streams of its own accord is not asked without a pause: the first time may be a restart.
+            let waits = self.attempts.max(self.quiet.saturating_sub(1)).min(ATTEMPTS);
+            if waits > 0 {
+                tokio::time::sleep((FIRST_WAIT * 2_u32.pow(waits - 1)).min(LONGEST_WAIT)).await;
             }
             self.attempts += 1;
             let error = match self.client.subscribe(&task, self.last_id.as_deref()).await {
                 Ok(events) => {
                     self.resumed_at = self.last_id.clone();
+                    self.subscribed = true;
                     self.events = Some(events);
                     return Ok(None);
                 }

@@ -108,6 +108,20 @@ async fn a_server_that_goes_away_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_ends_every_stream_at_once_is_asked_less_and_less() {
+    let peer = Peer::http(|_, before| match before {
+        0..3 => events(&[event("", &task_event(WORKING, ""))]),
+        3 => cut_events(&[event("", &task_event(WORKING, ""))]),
+        _ => events(&[event("", &task_event(COMPLETED, ""))]),
+    });
+    let begun = std::time::Instant::now();
+    let (_, state, failure) = stream(&peer).await;
+    assert_eq!((state, failure), (Some(TaskState::Completed), None));
+    // At once for a server that restarts, then after a quarter, a half and a whole second.
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(1750), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn an_error_that_will_not_pass_ends_it() {
     let peer = Peer::http(|_, before| match before {
         0 => cut_events(&[event("1.1", &task_event(WORKING, ""))]),
