@@ -105,7 +105,8 @@ impl Connect {
             let wrong = || Failure::usage(format!("--header {line:?} is no header: write it as 'Name: value'"));
             let (name, value) = line.split_once(':').ok_or_else(wrong)?;
             let name = HeaderName::try_from(name.trim()).map_err(|_| wrong())?;
-            let value = HeaderValue::try_from(value.trim()).map_err(|_| wrong())?;
+            let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong())?;
+            value.set_sensitive(true);
             headers.append(name, value);
         }
         Ok(headers)

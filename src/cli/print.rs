@@ -157,18 +157,19 @@ impl Printer {
     fn artifact(&mut self, artifact: &Artifact, append: bool) -> io::Result<()> {
         let id = &artifact.artifact_id;
         let printed = self.artifacts.entry(id.clone()).or_default();
-        let whole = if append {
-            let mut whole = printed.clone();
-            artifact.parts.iter().for_each(|part| parts::add(&mut whole, part));
-            whole
+        let (new, replaced) = if append {
+            let before = printed.len();
+            artifact.parts.iter().for_each(|part| parts::add(printed, part));
+            (printed[before..].to_owned(), false)
         } else {
-            parts::text(&artifact.parts)
+            let whole = parts::text(&artifact.parts);
+            let (new, replaced) = match whole.strip_prefix(printed.as_str()) {
+                Some(new) => (new.to_owned(), false),
+                None => (whole.clone(), true),
+            };
+            *printed = whole;
+            (new, replaced)
         };
-        let (new, replaced) = match whole.strip_prefix(printed.as_str()) {
-            Some(new) => (new.to_owned(), false),
-            None => (whole.clone(), true),
-        };
-        *printed = whole;
         if new.is_empty() {
             return Ok(());
         }
