@@ -17,6 +17,7 @@ mod documents;
 mod ended;
 mod errors;
 mod grpc_web;
+mod hostile;
 mod json_forms;
 mod jsonrpc;
 mod left;
