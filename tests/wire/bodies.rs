@@ -55,6 +55,8 @@ async fn c17_a_body_without_a_length_is_refused_at_the_limit_and_memory_stays_fl
             // From here on it has what it needs for such requests.
             before = memory(&server);
         }
+        let large = server.ask(Binding::Grpc, "SendMessage", say(&"x".repeat(2 << 20)));
+        large.send().await.refused("TOO_LARGE");
         let mut socket = connect(&server.url).await;
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
