@@ -1,15 +1,9 @@
 //! Pages of another origin in a real browser. What they do and expect is in `tests/interop/browser.mjs`.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::Server;
-
-/// A port that nobody listens on now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+use crate::support::{Server, free_port};
 
 #[test]
 fn s21_a_page_of_an_allowed_origin_calls_streams_and_reads_errors_and_another_cannot() {

@@ -1,7 +1,6 @@
 //! Behind a proxy: nginx with TLS and a prefix in front of the real binary, called by the real command line on every wire.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::raw::{grpc_refusal, http, open, read_all};
-use crate::support::Server;
+use crate::support::{Server, free_port};
 
 /// nginx beside a shell that kills it when the test, or its process, is gone.
 const WATCHED: &str = r#""$@" </dev/null & nginx=$!; cat >/dev/null; kill -9 $nginx"#;
@@ -38,13 +37,6 @@ const LOCATIONS: &str = r"
 ";
 
 impl Proxy {
-    /// Two ports that nobody listens on now.
-    fn ports() -> (u16, u16) {
-        let free = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [tls, plain] = free.map(|listener| listener.local_addr().unwrap().port());
-        (tls, plain)
-    }
-
     /// Starts nginx as the current user, with everything that it writes in a directory of its own.
     fn start((tls, plain): (u16, u16), server: &Server) -> Self {
         let dir = TempDir::new().unwrap();
@@ -129,7 +121,7 @@ fn nginx() -> PathBuf {
 
 /// A server below a prefix, and the proxy whose address its cards name.
 fn behind() -> (Server, Proxy) {
-    let ports = Proxy::ports();
+    let ports = (free_port(), free_port());
     let server = Server::logged(&format!(
         "[server]\npublic_url = \"https://localhost:{}\"\nbase_path = \"/v1/a2a\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
          [log]\naccess = true\n\

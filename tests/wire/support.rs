@@ -1,9 +1,11 @@
 //! A server to test: the real binary in a directory of its own, and the three clients that call it.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 use tricord::client::{Binding, Client, Settings};
@@ -177,6 +179,19 @@ fn launch(shell: &str, dir: &Path, config: &str) -> (Child, String, String) {
     // Read on, so that the server never writes into a closed pipe.
     std::thread::spawn(move || lines.for_each(drop));
     (child, url, admin)
+}
+
+/// A port for a program that cannot take any and say which. It is below those that the system gives to connections, so
+/// that nobody gets it in between.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(20_000 + number % 12_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A part of text.
