@@ -353,6 +353,11 @@ impl Inner {
         }
     }
 
+    /// Whether one stream alone follows the task.
+    pub(super) fn is_followed_once(&self) -> bool {
+        self.followers == 1
+    }
+
     /// Remembers a watcher's waker until the next commit.
     pub(super) fn park(&mut self, key: usize, cx: &Context<'_>) {
         if let Some(slot) = self.watchers.get_mut(key) {

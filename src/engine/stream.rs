@@ -32,7 +32,7 @@ pub struct TaskStream {
     /// The message that a send's stream began with; `None` for a subscription.
     own: Option<u64>,
     history: Option<u32>,
-    /// Events read from the store, for a reader that fell behind the ring or began in the past.
+    /// Events taken over from the ring, or read from the store by a reader that fell behind it or began in the past.
     backlog: VecDeque<Arc<Event>>,
     reading: Option<JoinHandle<Result<Past, EngineError>>>,
     over: bool,
@@ -92,6 +92,10 @@ impl TaskStream {
     /// What an event is for this reader: something to yield, or nothing.
     fn take(&mut self, event: &Arc<Event>) -> Option<Reply<StreamResponse>> {
         self.cursor = event.seq;
+        if matches!(self.first, First::Own(seq) if seq == event.seq) {
+            self.first = First::Done;
+            return self.own_snapshot(event);
+        }
         if let Some(state) = event.state() {
             self.over = self.ends_on(state);
         }
@@ -170,7 +174,7 @@ impl Stream for TaskStream {
 type Polled = Poll<Option<Result<Reply<StreamResponse>, EngineError>>>;
 
 impl TaskStream {
-    /// Looks at what is committed; `None` is to look again, because the store is being read.
+    /// Looks at what is committed; `None` is to look again: events were taken over, or the store is being read.
     fn poll_live(&mut self, cx: &mut Context<'_>) -> Option<Polled> {
         let cell = Arc::clone(&self.cell);
         let mut inner = cell.lock();
@@ -190,18 +194,16 @@ impl TaskStream {
                 inner.park(self.watcher, cx);
                 return Some(Poll::Pending);
             }
+            // The only reader takes all that there is at once, and nobody has to keep it.
+            if inner.is_followed_once() && inner.committed.hand_over(self.cursor + 1, &mut self.backlog) {
+                return None;
+            }
             let Some(event) = inner.committed.event(self.cursor + 1).cloned() else {
                 drop(inner);
                 self.read_behind();
                 return None;
             };
-            if matches!(self.first, First::Own(seq) if seq == event.seq) {
-                self.cursor = event.seq;
-                self.first = First::Done;
-                if let Some(reply) = self.own_snapshot(&event) {
-                    return Some(Poll::Ready(Some(Ok(reply))));
-                }
-            } else if let Some(reply) = self.take(&event) {
+            if let Some(reply) = self.take(&event) {
                 return Some(Poll::Ready(Some(Ok(reply))));
             }
         }

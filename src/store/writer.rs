@@ -194,8 +194,10 @@ struct Work<P> {
 impl<P: Pending> Work<P> {
     fn run(mut self, mut log: Box<dyn Log>) {
         let keeper = Keeper::start(self.store.clone());
+        let mut last = 0;
         loop {
-            let items = mem::take(&mut *lock(&self.dirty.items));
+            let items = self.gather(last);
+            last = items.len();
             let jobs = mem::take(&mut lock(&self.queue().jobs).waiting);
             if items.is_empty() && jobs.is_empty() {
                 if self.dirty.closing.load(Ordering::SeqCst) {
@@ -214,6 +216,21 @@ impl<P: Pending> Work<P> {
         if let Err(error) = self.store.0.index.tidy() {
             tracing::warn!(%error, "the write-ahead log stays beside the store");
         }
+    }
+
+    /// Takes what waits. Half the cost of a commit is the same for one task as for ten, and the clients that the last commit
+    /// answered are about to come back: where much less waits than was written last, whoever is ready to run goes first.
+    /// That costs nothing where this thread has a core for itself, and never waits for a clock.
+    fn gather(&self, last: usize) -> Vec<Arc<P>> {
+        let mut items = mem::take(&mut *lock(&self.dirty.items));
+        for _ in 0..2 {
+            if items.is_empty() || items.len() * 2 > last {
+                break;
+            }
+            thread::yield_now();
+            items.append(&mut lock(&self.dirty.items));
+        }
+        items
     }
 
     fn queue(&self) -> &Queue {

@@ -15,7 +15,7 @@ use crate::task::{fold, lifecycle};
 const RING_EVENTS: usize = 4096;
 const RING_BYTES: usize = 2 << 20;
 /// A log tail larger than this, and than the checkpoint before it, is worth a checkpoint.
-const CHECKPOINT_BYTES: usize = 64 << 10;
+const CHECKPOINT_BYTES: usize = 256 << 10;
 /// A task that ends with a tail larger than this gets a checkpoint, so that reading it is one row.
 const LAST_CHECKPOINT_BYTES: usize = 16 << 10;
 
@@ -72,6 +72,19 @@ impl Committed {
     pub(in crate::engine) fn event(&self, seq: u64) -> Option<&Arc<Event>> {
         let first = self.ring.front()?.seq;
         self.ring.get(usize::try_from(seq.checked_sub(first)?).ok()?)
+    }
+
+    /// Moves all events from `seq` on into `backlog`, which is empty; `false` if the ring does not reach back that far.
+    pub(in crate::engine) fn hand_over(&mut self, seq: u64, backlog: &mut VecDeque<Arc<Event>>) -> bool {
+        while let Some(passed) = self.ring.pop_front_if(|event| event.seq < seq) {
+            self.ring_bytes -= passed.size;
+        }
+        let reaches = self.ring.front().is_some_and(|event| event.seq == seq);
+        if reaches {
+            std::mem::swap(&mut self.ring, backlog);
+            self.ring_bytes = 0;
+        }
+        reaches
     }
 
     /// Takes in the next committed event; `keep` where a stream may read it from here.
