@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::{DeserializeOwned, IntoDeserializer, value::StrDeserializer};
 
 use crate::error::{Error, Violation};
-use crate::proto_json::Format;
+use crate::proto_json::{EnumNames, Format};
 
 /// The parameters of a query string, decoded: `+` is a space, broken UTF-8 is replaced.
 pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
@@ -59,7 +59,7 @@ pub fn read<R: FromQuery>(request: &mut R, query: &str) -> Result<(), Error> {
             Ok(Set::Once(index)) => {
                 let bit = 1_u128.checked_shl(index).unwrap_or(0);
                 if seen & bit != 0 {
-                    return Err(Error::invalid(name, "is given twice"));
+                    return Err(Error::invalid(name, "given twice"));
                 }
                 seen |= bit;
             }
@@ -96,13 +96,10 @@ pub fn parse<T: std::str::FromStr>(field: &str, value: &str, expected: &str) -> 
 ///
 /// # Errors
 /// A violation of `field` that lists the names.
-pub fn parse_enum(field: &str, value: &str, known: &[(&str, i32)]) -> Result<i32, Violation> {
+pub fn parse_enum<E: EnumNames>(field: &str, value: &str) -> Result<i32, Violation> {
     let number = serde_json::from_str::<i32>(value).ok().filter(|_| value.trim() == value);
-    let found = known.iter().find(|(name, n)| *name == value || Some(*n) == number);
-    found.map(|(_, number)| *number).ok_or_else(|| {
-        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
-        violation(field, format!("{} is none of {}", shown(value), names.join(", ")))
-    })
+    let known = E::number(value).or(number.filter(|number| E::name(*number).is_some()));
+    known.ok_or_else(|| violation(field, E::unknown(shown(value))))
 }
 
 /// Reads what JSON writes as a string, such as a timestamp.
@@ -188,6 +185,13 @@ mod tests {
         words: Vec<String>,
     }
 
+    struct Switch;
+
+    impl EnumNames for Switch {
+        const NAME: &'static str = "Switch";
+        const VALUES: &'static [(&'static str, i32)] = &[("OFF", 0), ("ON", 1)];
+    }
+
     impl FromQuery for Page {
         fn set(&mut self, name: &str, value: &str) -> Result<Set, Violation> {
             Ok(match name {
@@ -196,7 +200,7 @@ mod tests {
                     Set::Once(0)
                 }
                 "state" => {
-                    self.state = parse_enum("state", value, &[("OFF", 0), ("ON", 1)])?;
+                    self.state = parse_enum::<Switch>("state", value)?;
                     Set::Once(1)
                 }
                 "words" => {

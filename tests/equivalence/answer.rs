@@ -10,8 +10,8 @@ use tricord_bindings::details::Detail;
 pub(crate) enum Answer {
     /// It was accepted: the answer, or the events of a stream, and the extensions that are in use.
     Accepted { events: Vec<Value>, extensions: String },
-    /// It was refused.
-    Refused { reason: String, metadata: Value, fields: Vec<String> },
+    /// It was refused; the texts say what is wrong with the fields, and altogether.
+    Refused { reason: String, metadata: Value, fields: Vec<String>, texts: Vec<String> },
 }
 
 /// An error's row in the protocol's table: JSON-RPC code, gRPC status, HTTP status, and the reason.
@@ -40,7 +40,7 @@ impl Answer {
     /// Reads an error out of its details.
     ///
     /// A reason without a place in the table, or with the code of another, is a fault of the wire.
-    pub(crate) fn refused(code: Code, details: &[Detail]) -> Result<Self, String> {
+    pub(crate) fn refused(code: Code, message: &str, details: &[Detail]) -> Result<Self, String> {
         let Some(Detail::ErrorInfo(info)) = details.first() else {
             return Err(format!("{code:?}: no ErrorInfo comes first: {details:?}"));
         };
@@ -57,8 +57,10 @@ impl Answer {
             Detail::BadRequest(bad) => Some(&bad.field_violations),
             _ => None,
         });
-        let fields = violations.flatten().map(|violation| violation.field.clone()).collect();
-        Ok(Answer::Refused { reason: info.reason.clone(), metadata: json!(info.metadata), fields })
+        let (fields, mut texts): (Vec<_>, Vec<_>) =
+            violations.flatten().map(|violation| (violation.field.clone(), violation.description.clone())).unzip();
+        texts.push(message.to_owned());
+        Ok(Answer::Refused { reason: info.reason.clone(), metadata: json!(info.metadata), fields, texts })
     }
 
     /// A short name for counting.
@@ -89,6 +91,14 @@ impl Answer {
                     "under way".clone_into(state);
                 }
             }
+        }
+        self
+    }
+
+    /// The same answer without what it says in words.
+    pub(crate) fn without_texts(mut self) -> Self {
+        if let Answer::Refused { texts, .. } = &mut self {
+            texts.clear();
         }
         self
     }

@@ -186,6 +186,10 @@ fn same(case: &Case, wire: Wire, a: &Answer, b: &Answer) -> bool {
         (Answer::Refused { reason: a, .. }, Answer::Refused { reason: b, .. }) if unreadable(&case.params) > 1 => {
             a == b
         }
+        // A query has no types that could be called by name.
+        _ if wire == Wire::HttpJson && case.rpc().verb != "POST" => {
+            a.clone().without_texts() == b.clone().without_texts()
+        }
         _ => a == b,
     }
 }

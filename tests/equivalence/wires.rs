@@ -235,6 +235,10 @@ fn accepted(head: &http::response::Parts, events: Vec<Value>) -> Answer {
     Answer::Accepted { events, extensions: header(head, "a2a-extensions").to_owned() }
 }
 
+fn message(error: &Value) -> &str {
+    error["message"].as_str().unwrap_or_default()
+}
+
 fn details(json: &Value) -> Result<Vec<Detail>, String> {
     Vec::<Detail>::deserialize(json).map_err(|error| format!("{error}: {json}"))
 }
@@ -251,7 +255,7 @@ async fn read_jsonrpc(response: Response<Incoming>, endless: bool) -> Result<Ans
             if head.status != 200 && code != -32600 {
                 return Err(format!("{} for {error}", head.status));
             }
-            return Answer::refused(Code::JsonRpc(code), &details(&error["data"])?);
+            return Answer::refused(Code::JsonRpc(code), message(error), &details(&error["data"])?);
         }
         events.push(document["result"].take());
     }
@@ -266,7 +270,7 @@ async fn read_http_json(response: Response<Incoming>, endless: bool) -> Result<A
             if error["code"] != head.status.as_u16() {
                 return Err(format!("{} for {error}", head.status));
             }
-            Answer::refused(Code::Http(head.status.as_u16()), &details(&error["details"])?)
+            Answer::refused(Code::Http(head.status.as_u16()), message(error), &details(&error["details"])?)
         }
         None if head.status == 200 => Ok(accepted(&head, documents)),
         None => Err(format!("{}: {documents:?}", head.status)),
@@ -295,7 +299,7 @@ async fn read_grpc(case: &Case, response: Response<Incoming>, endless: bool) -> 
             if i64::from(status.code) != code || header(&head, "grpc-message").is_empty() {
                 return Err(format!("status {code} with {status:?} and {:?}", header(&head, "grpc-message")));
             }
-            Answer::refused(Code::Grpc(code), &status.unpack())
+            Answer::refused(Code::Grpc(code), &status.message, &status.unpack())
                 .map_err(|error| format!("{error}: {}", header(&head, "grpc-message")))
         }
         Err(_) => Err(format!("no grpc-status: {head:?}")),

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use prost_reflect::{Cardinality, FieldDescriptor, Kind};
 use quote::quote;
 
-use crate::messages::{field_ident, names};
+use crate::messages::{enum_type, field_ident, names};
 use crate::model::{Rpc, Service, ident, refuse};
 use crate::{Config, Error};
 
@@ -73,7 +73,7 @@ fn from_query(rpc: &Rpc, config: &Config) -> Result<TokenStream, Error> {
 
 fn arm(rpc: &Rpc, field: &FieldDescriptor, index: usize, config: &Config) -> Result<TokenStream, Error> {
     let member = field_ident(field);
-    let value = value(rpc, field)?;
+    let value = value(rpc, field, config)?;
     let assign = if field.is_list() {
         quote!(self.#member.push(#value); Ok(Set::Added))
     } else {
@@ -90,7 +90,7 @@ fn arm(rpc: &Rpc, field: &FieldDescriptor, index: usize, config: &Config) -> Res
 }
 
 /// The expression that makes the field's value out of `value`.
-fn value(rpc: &Rpc, field: &FieldDescriptor) -> Result<TokenStream, Error> {
+fn value(rpc: &Rpc, field: &FieldDescriptor, config: &Config) -> Result<TokenStream, Error> {
     let json = field.json_name();
     let cannot = |what: &str| {
         let problem =
@@ -121,11 +121,8 @@ fn value(rpc: &Rpc, field: &FieldDescriptor) -> Result<TokenStream, Error> {
         Kind::Float => parse("f32", "a number"),
         Kind::Double => parse("f64", "a number"),
         Kind::Enum(known) => {
-            let known = known.values().map(|value| {
-                let (name, number) = (value.name().to_owned(), value.number());
-                quote!((#name, #number))
-            });
-            quote!(query::parse_enum(#json, value, &[#(#known),*])?)
+            let known = enum_type(&known, config);
+            quote!(query::parse_enum::<#known>(#json, value)?)
         }
         Kind::Message(message) if message.full_name() == "google.protobuf.Timestamp" => {
             quote!(query::parse_json_string::<::tricord_bindings::wkt::Timestamp>(#json, value)?)
