@@ -315,9 +315,14 @@ impl Running {
             tokio::spawn(async move { server.serve(listener, tls).await })
         };
         stop.await;
-        tracing::info!(grace = ?config.server.grace, "stopping: runs under way may end");
+        let runs = engine.load().runs;
+        tracing::info!(runs, grace = ?config.server.grace, "stopping: runs under way may end");
         server.begin_stop();
         engine.drain(config.server.grace).await;
+        let runs = engine.load().runs;
+        if runs > 0 {
+            tracing::warn!(runs, "runs that did not end are cut off, for the next start to take up or to fail");
+        }
         // Before streams are ended, so that whatever came of a run is told on them.
         engine.close().await;
         server.end_streams();
@@ -326,6 +331,7 @@ impl Running {
             admin.abort();
         }
         let _ = accepting.await;
+        tracing::info!("stopped");
     }
 }
 
