@@ -79,7 +79,7 @@ impl Place {
             StoreUrl::Sqlite(path) => (path.clone(), None),
             StoreUrl::Memory => {
                 let dir = private_directory()?;
-                (dir.join("tricord.db"), Some(dir))
+                (dir.join(FILE), Some(dir))
             }
         };
         let mut place = match lock(&path) {
@@ -154,10 +154,39 @@ pub(crate) fn io(path: &Path, error: std::io::Error) -> OpenError {
     }
 }
 
+/// The beginning of the names of private directories.
+const PRIVATE: &str = "tricord-";
+
+/// The file of a store in its private directory.
+const FILE: &str = "tricord.db";
+
 fn private_directory() -> Result<PathBuf, OpenError> {
-    let dir = std::env::temp_dir().join(format!("tricord-{}", uuid::Uuid::now_v7()));
+    let temporary = std::env::temp_dir();
+    sweep(&temporary, Duration::from_secs(60));
+    let dir = temporary.join(format!("{PRIVATE}{}", uuid::Uuid::now_v7()));
     DirBuilder::new().mode(0o700).create(&dir).map_err(|e| io(&dir, e))?;
     Ok(dir)
+}
+
+/// Takes away what processes left behind that were killed: directories of ours whose lock nobody holds, if they are not
+/// being made just now.
+fn sweep(temporary: &Path, age: Duration) {
+    for entry in std::fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_private = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PRIVATE))
+            .is_some_and(|id| uuid::Uuid::try_parse(id).is_ok());
+        let is_old = || entry.metadata().and_then(|m| m.modified()).is_ok_and(|m| m.elapsed().is_ok_and(|e| e >= age));
+        if !is_private || !is_old() {
+            continue;
+        }
+        let lock = OpenOptions::new().write(true).open(entry.path().join(format!("{FILE}.lock")));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            // Whoever else does so at the same time does the same.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -189,6 +218,27 @@ mod tests {
         assert!(matches!(Place::take(&other), Err(OpenError::Locked(_))));
         drop(held);
         Place::take(&other).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_taken_away_and_nothing_else() {
+        let temporary = tempfile::tempdir().unwrap();
+        let make = |name: &str, locked: bool| {
+            let dir = temporary.path().join(name);
+            std::fs::create_dir(&dir).unwrap();
+            locked.then(|| lock(&dir.join(FILE)).unwrap().1)
+        };
+        let id = || format!("{PRIVATE}{}", uuid::Uuid::now_v7());
+        let (left, held, early) = (id(), id(), id());
+        drop(make(&left, true));
+        let _held = make(&held, true);
+        make(&early, false);
+        drop(make("tricord-other", true));
+        sweep(temporary.path(), Duration::from_secs(60));
+        assert!(temporary.path().join(&left).exists(), "too young");
+        sweep(temporary.path(), Duration::ZERO);
+        let there = |name: &str| temporary.path().join(name).exists();
+        assert_eq!([&left, &held, &early, "tricord-other"].map(there), [false, true, true, true]);
     }
 
     #[test]
