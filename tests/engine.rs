@@ -449,3 +449,77 @@ fn runs_for_which_there_is_no_place_at_the_start_are_taken_up_later() {
         }
     });
 }
+
+/// Numbers that look random and are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// What clients do to one task at the same time: messages, streams, cancels, and leaving in the middle.
+async fn disturb(engine: Engine, task: Task, mut random: Random) {
+    for _ in 0..random.below(6) {
+        tokio::task::yield_now().await;
+    }
+    let patience = Duration::from_micros(random.below(3000));
+    match random.below(5) {
+        0 | 1 => {
+            let words = ["done", "ask", "chunks 9", "slow 0.005", "hold", "auth"][random.below(6) as usize];
+            match engine.send(follow_up(&task, words)) {
+                Ok(sent) if random.below(2) == 0 => drop(sent),
+                Ok(sent) => drop(tokio::time::timeout(patience, sent.outcome(true, None)).await),
+                Err(error) => assert!(matches!(error, EngineError::Ended(_)), "{error}"),
+            }
+        }
+        2 => drop(tokio::time::timeout(patience, engine.cancel("a", "", id(&task))).await),
+        _ => {
+            let cursor = (random.below(2) == 0).then(|| format!("{}.2", engine.generation()));
+            let Ok(mut events) = engine.subscribe("a", "", id(&task), cursor.as_deref(), None).await else { return };
+            let mut last = None;
+            let reading = async {
+                while let Some(event) = events.next().await {
+                    let place = event.expect("an event").id().expect("a place").seq;
+                    assert!(last < Some(place), "{place} after {last:?}");
+                    last = Some(place);
+                }
+            };
+            let _ = tokio::time::timeout(10 * patience, reading).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_clients_do_at_once_leaves_nothing_behind() {
+    let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
+    let agent = from_fn(|cx: Cx| async move {
+        if cx.text() == "hold" {
+            cx.working("").await?;
+            std::future::pending::<()>().await;
+        }
+        Conformance::default().run(cx).await
+    });
+    let spec = AgentSpec { cancel_grace: Duration::from_micros(200), ..spec(agent) };
+    let engine = Engine::start(store, vec![spec], Limits::default()).expect("an engine");
+    for round in 0..150 {
+        let words = ["ask", "hold", "slow 0.003", "tck-multi-turn", "auth", "chunks 50"][round % 6];
+        let task = begin(&engine, words).await;
+        let clients: Vec<_> =
+            (0..8).map(|n| tokio::spawn(disturb(engine.clone(), task.clone(), Random(round as u64 * 8 + n)))).collect();
+        for client in clients {
+            client.await.expect("a client");
+        }
+        // Whatever came of it, a last cancel ends it if nothing else has.
+        match engine.cancel("a", "", id(&task)).await {
+            Ok(_) | Err(EngineError::Ended(_)) => {}
+            Err(error) => panic!("{words}: {error}"),
+        }
+        let end = engine.read("a", "", id(&task)).expect("readable").into_task();
+        assert!(tricord::task::lifecycle::is_terminal(state(&end)), "{words}: {:?}", end.status);
+    }
+    engine.drain(Duration::from_secs(30)).await;
+    assert_eq!((engine.load().runs, engine.load().streams), (0, 0));
+}

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use uuid::Uuid;
 
+use crate::agents::EmitError;
 use crate::schema::{Task, TaskState};
 use crate::task::event::Draft;
 use crate::task::lifecycle;
@@ -45,6 +46,16 @@ impl Engine {
         work.await.unwrap_or(Err(EngineError::StoreUnavailable))
     }
 
+    /// Waits until the end that a task was refused for is committed, and says which it is: before that nobody may know.
+    ///
+    /// # Errors
+    /// When there is no such task, or its end is not to be: the store fails, or the server goes down.
+    pub async fn ended(&self, agent: &str, owner: &str, id: Uuid) -> Result<TaskState, EngineError> {
+        let cell = self.cell(agent, owner, id)?;
+        let watcher = Watcher::new(&cell);
+        poll_fn(|cx| poll_ended(&cell, watcher.key, cx)).await
+    }
+
     /// Resumes a task that waits for an authorisation. Returns whether a run was there to be resumed.
     ///
     /// # Errors
@@ -62,17 +73,18 @@ impl Engine {
 
 async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {
     let watcher = Watcher::new(cell);
-    let run = {
+    let (ended, run) = {
         let inner = cell.lock();
         if inner.lost {
             return Err(EngineError::StoreUnavailable);
         }
-        match inner.head {
-            None => return Err(EngineError::NotFound),
-            Some(head) if lifecycle::is_terminal(head.state) => return Err(EngineError::Ended(head.state)),
-            Some(_) => inner.run.as_ref().map(|run| (run.number, run.cancelled.clone())),
-        }
+        let head = inner.head.ok_or(EngineError::NotFound)?;
+        (lifecycle::is_terminal(head.state), inner.run.as_ref().map(|run| (run.number, run.cancelled.clone())))
     };
+    if ended {
+        let state = poll_fn(|cx| poll_ended(cell, watcher.key, cx)).await?;
+        return Err(EngineError::Ended(state));
+    }
     if let Some((number, cancelled)) = run {
         cancelled.cancel();
         let over = poll_fn(|cx| poll_over(cell, number, watcher.key, cx));
@@ -95,10 +107,13 @@ async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {
         abort.abort();
     }
     match refused {
-        None | Some(crate::agents::EmitError::Ended(TaskState::Canceled)) => {}
+        None | Some(EmitError::Ended(_)) => {}
         Some(other) => return Err(other.into()),
     }
-    poll_fn(|cx| poll_canceled(cell, watcher.key, cx)).await
+    match poll_fn(|cx| poll_ended(cell, watcher.key, cx)).await? {
+        TaskState::Canceled => Ok(cell.lock().committed.task.task().clone()),
+        other => Err(EngineError::Ended(other)),
+    }
 }
 
 fn poll_over(cell: &TaskCell, number: u32, watcher: usize, cx: &Context<'_>) -> Poll<()> {
@@ -110,15 +125,14 @@ fn poll_over(cell: &TaskCell, number: u32, watcher: usize, cx: &Context<'_>) -> 
     Poll::Pending
 }
 
-fn poll_canceled(cell: &TaskCell, watcher: usize, cx: &Context<'_>) -> Poll<Result<Task, EngineError>> {
+/// Ready when the task's end is committed, or never will be.
+fn poll_ended(cell: &TaskCell, watcher: usize, cx: &Context<'_>) -> Poll<Result<TaskState, EngineError>> {
     let mut inner = cell.lock();
     if inner.lost {
         return Poll::Ready(Err(EngineError::StoreUnavailable));
     }
-    let task = inner.committed.task.task();
-    match state_of(task) {
-        TaskState::Canceled => return Poll::Ready(Ok(task.clone())),
-        state if lifecycle::is_terminal(state) => return Poll::Ready(Err(EngineError::Ended(state))),
+    match state_of(inner.committed.task.task()) {
+        state if lifecycle::is_terminal(state) => return Poll::Ready(Ok(state)),
         _ if inner.closed => return Poll::Ready(Err(EngineError::Draining)),
         _ => {}
     }

@@ -72,7 +72,8 @@ impl Engine {
     /// Admits a message and sees to it that a run works on it.
     ///
     /// # Errors
-    /// When the task does not exist, has ended or belongs to another conversation, or the engine takes no new work.
+    /// When the task does not exist, has ended ([`Engine::ended`] says when others may know that) or belongs to another
+    /// conversation, or the engine takes no new work.
     pub fn send(&self, incoming: Incoming) -> Result<Sent, EngineError> {
         self.refuse_if_unready()?;
         if !self.0.limits.has_room() {

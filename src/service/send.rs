@@ -177,7 +177,7 @@ impl Kept {
 
 async fn begin(service: &Service, call: Call, request: SendMessageRequest, streaming: bool) -> Result<Begun, Error> {
     let Some(claim) = claim_of(service, &call, &request)? else {
-        return Ok(Begun::Sent(admit(service, call, request, streaming, None)?, Kept(None)));
+        return Ok(Begun::Sent(admit(service, call, request, streaming, None).await?, Kept(None)));
     };
     loop {
         let changed = service.claims.changed();
@@ -212,7 +212,7 @@ async fn begin_claimed(
 ) -> Result<Begun, Error> {
     let (task, state) = match service.engine.claim(claim.clone()).await.map_err(refused)? {
         Claimed::New => {
-            return match admit(&service, call, request, streaming, Some((claim.key, claim.reserve))) {
+            return match admit(&service, call, request, streaming, Some((claim.key, claim.reserve))).await {
                 Ok(sent) => {
                     let kept = keep(&service, &sent, held);
                     Ok(Begun::Sent(sent, kept))
@@ -255,7 +255,7 @@ fn keep(service: &Service, sent: &Sent, held: Held) -> Kept {
     Kept(Some(receiver))
 }
 
-fn admit(
+async fn admit(
     service: &Service,
     call: Call,
     request: SendMessageRequest,
@@ -274,7 +274,13 @@ fn admit(
         streaming,
         claim,
     };
-    service.engine.send(incoming).map_err(refused)
+    let (agent, owner, task) = (incoming.agent.clone(), incoming.owner.clone(), parse_id(&incoming.message.task_id));
+    let sent = service.engine.send(incoming);
+    if let (Err(EngineError::Ended(_)), Some(task)) = (&sent, task) {
+        let state = service.engine.ended(&agent, &owner, task).await.map_err(refused)?;
+        return Err(refused(EngineError::Ended(state)));
+    }
+    sent.map_err(refused)
 }
 
 /// The claim that a request makes: by its key, or by its message id where the agent wants that.
