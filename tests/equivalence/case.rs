@@ -19,6 +19,8 @@ pub(crate) struct Case {
     pub(crate) version_in_query: Option<String>,
     /// The tenant stands in the path, on the wires that have one.
     pub(crate) tenant_in_path: bool,
+    /// What the path says of the tenant beside the message, which gRPC does not have.
+    pub(crate) second_tenant: Option<String>,
     /// A stream is asked for by GET, on the wire that has verbs.
     pub(crate) by_get: bool,
 }
@@ -88,6 +90,7 @@ impl Case {
             params: params(rpc.name, random),
             headers: vec![("a2a-version".to_owned(), "1.0".to_owned())],
             version_in_query: None,
+            second_tenant: None,
             tenant_in_path: random.below(3) == 0,
             by_get: random.below(2) == 0,
         };

@@ -108,7 +108,7 @@ const STATES: &[&str] = &[
 
 /// Changes one thing.
 pub(crate) fn mutate(case: &mut Case, random: &mut Random) {
-    match random.below(18) {
+    match random.below(19) {
         0 | 1 => edit(case, random, |random, node| node.remove(random)),
         2 => edit(case, random, |random, node| {
             node.set(random.pick(&["\"\"", "[]", "{}", "null", "0", "false"]));
@@ -145,6 +145,7 @@ pub(crate) fn mutate(case: &mut Case, random: &mut Random) {
             }
         }
         17 if case.rpc == "ListTasks" => token(case, random),
+        18 => case.second_tenant = Some(random.pick(&["kit", "other", "strict", "nope"]).to_owned()),
         _ => edit(case, random, |random, node| node.put(json!(random.pick(IDS)))),
     }
 }
@@ -367,6 +368,12 @@ pub(crate) fn smaller(case: &Case) -> Vec<Case> {
         less.headers.remove(index);
         all.push(less);
     }
-    all.push(Case { tenant_in_path: false, by_get: false, version_in_query: None, ..case.clone() });
+    all.push(Case {
+        tenant_in_path: false,
+        by_get: false,
+        version_in_query: None,
+        second_tenant: None,
+        ..case.clone()
+    });
     all
 }

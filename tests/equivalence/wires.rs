@@ -161,8 +161,11 @@ impl Wires {
     }
 
     fn grpc(&self, case: &Case) -> Option<Request<Full<Bytes>>> {
-        // What a query says over a header has no form here, and neither has what only JSON has a limit for.
-        if case.version_in_query.is_some() || crate::nests(&case.params) > MAX_JSON_DEPTH {
+        // What stands in an address has no form here, and neither has what only JSON has a limit for.
+        if case.version_in_query.is_some()
+            || case.second_tenant.is_some()
+            || crate::nests(&case.params) > MAX_JSON_DEPTH
+        {
             return None;
         }
         let message = protobuf::encode(&self.pool, case.rpc().request, &case.params)?;
@@ -177,6 +180,9 @@ impl Wires {
 
 /// What follows the host when the tenant stands in the path: then it is taken out of the message.
 fn scope_of_path(case: &Case, params: &mut Value, more: &[&str]) -> String {
+    if let Some(second) = &case.second_tenant {
+        return format!("/{}", quote(second));
+    }
     let named = params.get("tenant").and_then(Value::as_str);
     let named = named.filter(|name| IN_PATHS.contains(name) || more.contains(name));
     match named.map(quote) {
