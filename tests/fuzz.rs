@@ -95,7 +95,7 @@ const WORDS: &[&[u8]] = &[
 #[test]
 fn nothing_that_peers_write_breaks_what_reads_it() {
     let number = |name: &str, or| std::env::var(name).map_or(or, |value| value.parse().expect("a number"));
-    let iterations = number("TRICORD_FUZZ_ITERATIONS", 30_000);
+    let iterations = number("TRICORD_FUZZ_ITERATIONS", 15_000);
     let seed = number("TRICORD_FUZZ_SEED", 1);
     println!("{iterations} inputs a target, seed {seed}");
     // The machinery's own report of a panic would be printed for every input that is tried while shrinking.
