@@ -191,3 +191,25 @@ async fn s12_references_to_other_tasks_are_kept_and_never_looked_up() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn s12_a_tasks_id_has_one_spelling_and_a_conversations_name_a_length() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        let asked = server.make(wire, "ask").await;
+        let id = asked["id"].as_str().unwrap();
+        for other in
+            [id.to_uppercase(), format!("{{{id}}}"), format!("urn:uuid:{id}"), id.replace('-', ""), format!(" {id}")]
+        {
+            for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+                server.ask(wire, method, json!({"id": other})).send().await.refused("TASK_NOT_FOUND");
+            }
+            let to = with(say("answer"), json!({"message": {"taskId": other}}));
+            server.ask(wire, "SendMessage", to).send().await.refused("TASK_NOT_FOUND");
+        }
+        let named = |length: usize| with(say("echo hi"), json!({"message": {"contextId": "é".repeat(length / 2)}}));
+        server.ask(wire, "SendMessage", named(1024)).send().await.ok();
+        server.ask(wire, "SendMessage", named(1026)).send().await.refused_fields(&["message.contextId"]);
+    })
+    .await;
+}
