@@ -198,9 +198,7 @@ async fn s12_a_tasks_id_has_one_spelling_and_a_conversations_name_a_length() {
     on_every_wire(|wire| async move {
         let asked = server.make(wire, "ask").await;
         let id = asked["id"].as_str().unwrap();
-        for other in
-            [id.to_uppercase(), format!("{{{id}}}"), format!("urn:uuid:{id}"), id.replace('-', ""), format!(" {id}")]
-        {
+        for other in [id.to_uppercase(), format!("urn:uuid:{id}"), id.replace('-', "")] {
             for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
                 server.ask(wire, method, json!({"id": other})).send().await.refused("TASK_NOT_FOUND");
             }
