@@ -3,7 +3,8 @@
 //! The command gets the message on its standard input, and what it prints becomes the text of one artifact while it
 //! prints. Exit code 0 completes the task; any other fails it with the end of what was printed to standard error. It
 //! runs in a process group of its own, and nothing of the group outlives the turn: a cancelled one gets SIGTERM and,
-//! if it is still there after a grace time, SIGKILL. What it is told about the task stands in `TRICORD_TASK_ID`,
+//! if it is still there after a grace time, SIGKILL. (Where the server itself is killed, a command is left to notice that
+//! its pipes are closed.) What it is told about the task stands in `TRICORD_TASK_ID`,
 //! `TRICORD_CONTEXT_ID`, `TRICORD_MESSAGE_ID`, `TRICORD_AGENT`, `TRICORD_OWNER` and `TRICORD_ATTEMPT`.
 
 mod output;
