@@ -67,7 +67,8 @@ async fn c30_a_stream_goes_on_when_the_authorisation_is_there() {
         assert_eq!(gists(&later.rest().await), ["working", "completed"], "{wire}");
         let task = server.task(wire, id).await;
         assert_eq!(task["history"].as_array().unwrap().len(), 2, "{wire}: no message came from the client");
-        assert_eq!(resume(server, id).await, 404, "{wire}: there is nothing to resume any more");
+        // Nothing is there to be resumed any more; the task may still be in memory for who reads it.
+        assert!(matches!(resume(server, id).await, 404 | 409), "{wire}");
     })
     .await;
 }
