@@ -247,28 +247,36 @@ impl Launch {
     /// # Errors
     /// When something is in the way of the start.
     pub async fn run(self) -> Result<(), LaunchError> {
+        let stop = told_to_stop();
         let running = self.bind().await?;
         tracing::info!(url = running.public_url(), "serving");
-        running.serve(told_to_stop()).await;
+        running.serve(stop).await;
         Ok(())
     }
 }
 
-/// Resolves when the process gets SIGTERM or SIGINT.
-pub async fn told_to_stop() {
+/// Resolves when the process gets SIGTERM or SIGINT. It listens from the call on, not from the first poll, so that a signal
+/// that comes while a server starts is not the death of it. Call it inside a tokio runtime.
+pub fn told_to_stop() -> impl Future<Output = ()> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
-    let wait = |kind| async move {
-        match signal(kind) {
-            Ok(mut signal) => drop(signal.recv().await),
-            Err(error) => {
-                tracing::error!(%error, "signals cannot be received; the process can only be killed");
-                std::future::pending().await
+    let listen = |kind| {
+        let signals = signal(kind);
+        async move {
+            match signals {
+                Ok(mut signals) => drop(signals.recv().await),
+                Err(error) => {
+                    tracing::error!(%error, "signals cannot be received; the process can only be killed");
+                    std::future::pending().await
+                }
             }
         }
     };
-    tokio::select! {
-        () = wait(SignalKind::terminate()) => {}
-        () = wait(SignalKind::interrupt()) => {}
+    let (terminate, interrupt) = (listen(SignalKind::terminate()), listen(SignalKind::interrupt()));
+    async move {
+        tokio::select! {
+            () = terminate => {}
+            () = interrupt => {}
+        }
     }
 }
 

@@ -118,13 +118,15 @@ fn serve(config: Config) -> ExitCode {
         Err(error) => return exit::code(Err(error.into())),
     };
     let ended = runtime.block_on(async {
+        let first = told_to_stop();
         let running = Launch::from_config(config).bind().await?;
         // Where stdout is closed, or its reader has gone, there is nobody to tell; the server runs all the same.
         let _ = print_banner(&running);
         let stop = async {
-            told_to_stop().await;
+            first.await;
+            let second = told_to_stop();
             tokio::spawn(async {
-                told_to_stop().await;
+                second.await;
                 std::process::exit(130);
             });
         };

