@@ -407,7 +407,7 @@ fn attempts_are_counted_also_where_a_checkpoint_covers_them() {
             let attempts = attempts.clone();
             async move {
                 // More than what is worth a checkpoint.
-                let big = text_part("x".repeat(100 << 10));
+                let big = text_part("x".repeat(3 << 20));
                 let artifact = tricord::task::event::artifact("big", vec![big]);
                 cx.emit_artifact(artifact, false, true).await?;
                 cx.commit().await?;

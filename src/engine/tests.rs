@@ -70,7 +70,7 @@ async fn nothing_is_written_behind_what_was_refused() {
 #[tokio::test]
 async fn the_last_checkpoint_tells_the_store_that_the_log_is_covered() {
     let cell = cell();
-    say(&cell, piece(20 << 10));
+    say(&cell, piece(3 << 20));
     say(&cell, Draft::status(TaskState::Completed, None));
     let last = cell.take().unwrap().last;
     cell.publish(last);

@@ -14,10 +14,9 @@ use crate::task::{fold, lifecycle};
 /// Committed events kept for the readers of a stream; a reader that is further behind reads the store.
 const RING_EVENTS: usize = 4096;
 const RING_BYTES: usize = 2 << 20;
-/// A log tail larger than this, and than the checkpoint before it, is worth a checkpoint.
-const CHECKPOINT_BYTES: usize = 256 << 10;
-/// A task that ends with a tail larger than this gets a checkpoint, so that reading it is one row.
-const LAST_CHECKPOINT_BYTES: usize = 16 << 10;
+/// A log tail larger than this, and than the checkpoint before it, is worth a checkpoint. Folding that much takes a few
+/// milliseconds; writing a task again each time that its log has grown by less costs more than it saves.
+const CHECKPOINT_BYTES: usize = 2 << 20;
 
 /// Committed: what readers see.
 pub(in crate::engine) struct Committed {
@@ -111,7 +110,7 @@ impl Committed {
 
     /// The checkpoint to write, if the tail has outgrown the last one: each byte is written a bounded number of times.
     pub(super) fn checkpoint_due(&mut self, ended: bool) -> Option<(u64, Vec<u8>)> {
-        let due = if ended { LAST_CHECKPOINT_BYTES } else { CHECKPOINT_BYTES.max(self.checkpoint_bytes) };
+        let due = if ended { CHECKPOINT_BYTES } else { CHECKPOINT_BYTES.max(self.checkpoint_bytes) };
         if self.tail_bytes <= due {
             return None;
         }
