@@ -298,6 +298,12 @@ impl TaskCell {
         self.wake_all();
     }
 
+    /// Keeps the writer away until the next [`Pending::take`], as if it had been told already.
+    #[cfg(test)]
+    pub(super) fn keep_from_writer(&self) {
+        self.lock().dirty = true;
+    }
+
     /// Wakes everybody who watches the cell, and the agent.
     pub(super) fn wake_all(&self) {
         let mut inner = self.lock();

@@ -73,6 +73,7 @@ async fn the_last_checkpoint_tells_the_store_that_the_log_is_covered() {
     say(&cell, piece(3 << 20));
     say(&cell, Draft::status(TaskState::Completed, None));
     let last = cell.take().unwrap().last;
+    cell.keep_from_writer();
     cell.publish(last);
     let append = cell.take().unwrap();
     assert_eq!(append.checkpoint.unwrap().0, last);
