@@ -13,7 +13,7 @@ pub struct ConnectionLimits {
     pub first_bytes: Duration,
     /// How long a peer may take for the headers of a request, and how long an HTTP/1.1 connection may be idle.
     pub headers: Duration,
-    /// The longest headers, in bytes.
+    /// The longest headers, in bytes. On HTTP/1.1 it is looked at between two reads, so that up to twice as much may pass.
     pub header_bytes: u32,
     /// Requests and streams at one time on one HTTP/2 connection.
     pub streams: u32,
