@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::agents::Conformance;
 use crate::engine::{Engine, EngineError};
+use crate::store::CommitCounts;
 
 /// What the operators' port answers from.
 pub(crate) struct Admin {
@@ -53,6 +54,15 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     for (name, help, value) in gauges {
         // Writing to a String does not fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    }
+    let CommitCounts { commits, appends, time } = admin.engine.store().commit_counts();
+    let counters = [
+        ("tricord_commits_total", "Transactions of the store.", commits.to_string()),
+        ("tricord_commit_tasks_total", "Tasks written in them.", appends.to_string()),
+        ("tricord_commit_seconds_total", "Time that they took.", time.as_secs_f64().to_string()),
+    ];
+    for (name, help, value) in counters {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
     }
     let _ = writeln!(text, "# HELP tricord_calls_total Calls answered.\n# TYPE tricord_calls_total counter");
     for CallCount { rpc, wire, code, count } in (admin.calls)() {

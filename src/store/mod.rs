@@ -9,6 +9,7 @@
 
 mod address;
 mod claim;
+mod commits;
 mod error;
 mod keeper;
 mod list;
@@ -20,6 +21,7 @@ mod writer;
 
 pub use address::{Options, StoreUrl};
 pub use claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs};
+pub use commits::CommitCounts;
 pub use error::{AppendError, OpenError, StoreError};
 #[doc(hidden)]
 pub use list::PageKey;
@@ -249,6 +251,7 @@ struct Inner {
     epoch: u64,
     pages: PageKey,
     health: watch::Sender<Health>,
+    commits: commits::Counters,
     keep_finished: Option<Duration>,
     // Last, so that the lock is given back after the files are closed.
     _place: address::Place,
@@ -279,6 +282,7 @@ impl Store {
                 epoch: opened.epoch,
                 pages: PageKey::new(&opened.token_key),
                 health: watch::Sender::new(Health::Ok),
+                commits: commits::Counters::default(),
                 keep_finished: options.keep_finished,
                 _place: place,
             })))
@@ -295,6 +299,11 @@ impl Store {
     /// Counts the times the store was opened. Rows of older epochs belong to processes that are gone.
     pub fn epoch(&self) -> u64 {
         self.0.epoch
+    }
+
+    /// How many commits there were since the start, of how many tasks, in how much time.
+    pub fn commit_counts(&self) -> CommitCounts {
+        self.0.commits.read()
     }
 
     /// A number for a new task. It need not be used.

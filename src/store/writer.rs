@@ -275,8 +275,10 @@ impl<P: Pending> Work<P> {
             return 0;
         }
         let (jobs, replies): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        let began = Instant::now();
         match log.commit(&appends, &jobs) {
             Ok(done) => {
+                self.store.0.commits.count(appends.len(), began.elapsed());
                 for (reply, done) in replies.into_iter().zip(done.jobs) {
                     // The one who asked may have gone.
                     let _ = reply.send(Ok(done));

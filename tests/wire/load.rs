@@ -118,3 +118,14 @@ async fn dropped_connections_give_back_what_they_held() {
     }
     assert_eq!(gauge(server, "tricord_runs").await, 1, "the task goes on without readers");
 }
+
+#[tokio::test]
+async fn operators_see_how_many_commits_there_were_and_how_full() {
+    let server = Server::two_agents();
+    for _ in 0..5 {
+        server.make(crate::support::WIRES[1], "echo hi").await;
+    }
+    let (commits, tasks) =
+        (gauge(&server, "tricord_commits_total").await, gauge(&server, "tricord_commit_tasks_total").await);
+    assert!((1..=tasks).contains(&commits) && tasks >= 5, "{commits} commits of {tasks} tasks");
+}
