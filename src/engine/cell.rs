@@ -219,7 +219,7 @@ impl TaskCell {
     pub(super) fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut Inner) -> R) -> R {
         let mut inner = self.lock();
         let result = change(&mut inner);
-        let dirty = inner.run.as_ref().is_none_or(|run| !run.polling) && inner.mark_dirty();
+        let dirty = inner.mark_dirty();
         drop(inner);
         if dirty {
             self.shared.writer.push(Arc::clone(self));
@@ -253,9 +253,8 @@ impl TaskCell {
                 self.shared.finished.put(self.id, &self.spec.name, &self.owner, task);
             }
         }
-        let mut wakers: Vec<Waker> = inner_ref.watchers.iter_mut().filter_map(|(_, waker)| waker.take()).collect();
-        wakers.append(&mut inner_ref.agent_wakers);
-        let dirty = inner_ref.run.as_ref().is_none_or(|run| !run.polling) && inner_ref.mark_dirty();
+        let wakers = inner_ref.take_wakers();
+        let dirty = inner_ref.mark_dirty();
         drop(inner);
         if dirty {
             self.shared.writer.push(Arc::clone(self));
@@ -306,10 +305,7 @@ impl TaskCell {
 
     /// Wakes everybody who watches the cell, and the agent.
     pub(super) fn wake_all(&self) {
-        let mut inner = self.lock();
-        let mut wakers: Vec<Waker> = inner.watchers.iter_mut().filter_map(|(_, waker)| waker.take()).collect();
-        wakers.append(&mut inner.agent_wakers);
-        drop(inner);
+        let wakers = self.lock().take_wakers();
         for waker in wakers {
             waker.wake();
         }
@@ -325,9 +321,18 @@ impl TaskCell {
 }
 
 impl Inner {
-    /// Whether the writer has to be told that there is something to write: not if it was told already.
+    /// Takes what wakes everybody who watches, and the agent; wake them after unlocking.
+    fn take_wakers(&mut self) -> Vec<Waker> {
+        let mut wakers: Vec<Waker> = self.watchers.iter_mut().filter_map(|(_, waker)| waker.take()).collect();
+        wakers.append(&mut self.agent_wakers);
+        wakers
+    }
+
+    /// Whether the writer has to be told that there is something to write: not if it was told already, and not while the
+    /// run's future is being polled, whose end tells it.
     fn mark_dirty(&mut self) -> bool {
-        let news = !self.dirty && self.pending.is_some();
+        let polling = self.run.as_ref().is_some_and(|run| run.polling);
+        let news = !polling && !self.dirty && self.pending.is_some();
         self.dirty |= news;
         news
     }
