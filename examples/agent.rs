@@ -1,12 +1,12 @@
 //! An agent in Rust, served on all three bindings: `cargo run --release --example agent`.
 
 use tricord::Launch;
-use tricord::agents::{Agent, AgentError, Cx};
+use tricord::agents::{Agent, AgentError, TaskContext};
 
 struct Shout;
 
 impl Agent for Shout {
-    async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+    async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
         let mut answer = cx.artifact("answer");
         for word in cx.text().split_inclusive(' ') {
             answer.text(word.to_uppercase()).await?;

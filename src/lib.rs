@@ -11,12 +11,12 @@
 //!
 //! ```no_run
 //! use tricord::Launch;
-//! use tricord::agents::{Agent, AgentError, Cx};
+//! use tricord::agents::{Agent, AgentError, TaskContext};
 //!
 //! struct Shout;
 //!
 //! impl Agent for Shout {
-//!     async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+//!     async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
 //!         let mut answer = cx.artifact("answer");
 //!         for word in cx.text().split_inclusive(' ') {
 //!             answer.text(word.to_uppercase()).await?;
@@ -30,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! [`agents`] is where agents' authors look, [`client`] calls agents, [`schema`] holds the generated code. The other modules
-//! are the rooms of the house, open to be read.
+//! [`agents`] is where agents' authors look, [`client`] calls agents, [`schema`] holds the generated code. The other
+//! modules are the server itself, public for its tests and for readers.
 
 pub mod agents;
 pub mod card;
@@ -51,4 +51,4 @@ pub mod task;
 #[cfg(feature = "cli")]
 pub mod telemetry;
 
-pub use launch::{Launch, LaunchError, Running, told_to_stop};
+pub use launch::{Launch, LaunchError, Running, shutdown_signal};

@@ -1,4 +1,4 @@
-//! Log lines on stderr: as text or JSON, written by a thread of their own so that a slow terminal holds nobody up.
+//! LogConfig lines on stderr: as text or JSON, written by a thread of their own so that a slow terminal holds nobody up.
 
 use std::io::{IsTerminal as _, stderr};
 
@@ -8,7 +8,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tricord_bindings::host::ACCESS;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogConfig, LogFormat};
 
 /// Lines that may wait to be written; more are dropped.
 const WAITING_LINES: usize = 16_384;
@@ -24,7 +24,7 @@ pub struct Guard {
 ///
 /// # Errors
 /// When the level is none.
-pub fn start(log: &Log) -> Result<Guard, String> {
+pub fn start(log: &LogConfig) -> Result<Guard, String> {
     let filter: Targets = log.level.parse().map_err(|error| format!("log.level: {error}"))?;
     // Off means that calls do not even get a span.
     let filter = filter.with_target(ACCESS, if log.access { LevelFilter::INFO } else { LevelFilter::OFF });

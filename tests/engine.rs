@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tricord::agents::{Agent, AnyAgent, Conformance, Cx, from_fn, text_part};
-use tricord::engine::{AgentSpec, Engine, EngineError, Incoming, Limits, OnRestart, Outcome};
+use tricord::agents::{Agent, BoxAgent, Conformance, TaskContext, from_fn, text_part};
+use tricord::engine::{AgentSpec, Engine, EngineError, EngineLimits, Incoming, OnRestart, Outcome};
 use tricord::schema::part::Content;
 use tricord::schema::stream_response::Payload;
 use tricord::schema::{Message, Role, StreamResponse, Task, TaskState};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 fn spec(agent: impl Agent) -> AgentSpec {
     AgentSpec {
         name: "a".into(),
-        agent: AnyAgent::new(agent),
+        agent: BoxAgent::new(agent),
         on_restart: OnRestart::Fail,
         cancel_grace: Duration::from_millis(200),
     }
@@ -23,7 +23,7 @@ fn spec(agent: impl Agent) -> AgentSpec {
 
 fn start(agent: impl Agent) -> Engine {
     let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
-    Engine::start(store, vec![spec(agent)], Limits::default()).expect("an engine")
+    Engine::start(store, vec![spec(agent)], EngineLimits::default()).expect("an engine")
 }
 
 fn message(text: &str) -> Incoming {
@@ -187,7 +187,7 @@ async fn a_cancel_ends_the_run_and_the_task() {
 
 #[tokio::test]
 async fn a_run_that_ignores_the_cancel_is_cut_off() {
-    let engine = start(from_fn(|cx: Cx| async move {
+    let engine = start(from_fn(|cx: TaskContext| async move {
         cx.working("").await?;
         std::future::pending::<()>().await;
         Ok(())
@@ -301,8 +301,12 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
     for on_restart in [OnRestart::Fail, OnRestart::Resume] {
         let open = || {
             let store = Store::open(&Options::new(url.clone())).expect("a store");
-            Engine::start(store, vec![AgentSpec { on_restart, ..spec(Conformance::default()) }], Limits::default())
-                .expect("an engine")
+            Engine::start(
+                store,
+                vec![AgentSpec { on_restart, ..spec(Conformance::default()) }],
+                EngineLimits::default(),
+            )
+            .expect("an engine")
         };
         let first = tokio::runtime::Runtime::new().expect("a runtime");
         let (running, waiting) = first.block_on(async {
@@ -337,7 +341,7 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
 #[tokio::test]
 async fn a_stream_that_may_not_be_opened_begins_nothing() {
     let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
-    let limits = Limits { streams: 0, ..Limits::default() };
+    let limits = EngineLimits { streams: 0, ..EngineLimits::default() };
     let engine = Engine::start(store, vec![spec(Conformance::default())], limits).expect("an engine");
     let refused = engine.send(Incoming { streaming: true, ..message("slow 30") }).expect_err("no stream may be opened");
     assert!(matches!(refused, EngineError::Busy(_)), "{refused}");
@@ -347,8 +351,8 @@ async fn a_stream_that_may_not_be_opened_begins_nothing() {
 #[tokio::test]
 async fn an_agent_that_says_without_end_what_it_does_is_stopped() {
     let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
-    let limits = Limits { task_records: 100, ..Limits::default() };
-    let agent = from_fn(|cx: Cx| async move {
+    let limits = EngineLimits { task_records: 100, ..EngineLimits::default() };
+    let agent = from_fn(|cx: TaskContext| async move {
         loop {
             cx.working("still at it").await?;
         }
@@ -372,7 +376,7 @@ impl Restarts {
         Self { _dir: dir, url }
     }
 
-    fn life<F: Future>(&self, limits: Limits, agent: impl Agent, life: impl FnOnce(Engine) -> F) -> F::Output {
+    fn life<F: Future>(&self, limits: EngineLimits, agent: impl Agent, life: impl FnOnce(Engine) -> F) -> F::Output {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let result = runtime.block_on(async {
             let store = Store::open(&Options::new(self.url.clone())).expect("a store");
@@ -403,7 +407,7 @@ fn attempts_are_counted_also_where_a_checkpoint_covers_them() {
     let (attempts, tried) = std::sync::mpsc::channel();
     let agent = move || {
         let attempts = attempts.clone();
-        from_fn(move |cx: Cx| {
+        from_fn(move |cx: TaskContext| {
             let attempts = attempts.clone();
             async move {
                 // More than what is worth a checkpoint.
@@ -420,29 +424,29 @@ fn attempts_are_counted_also_where_a_checkpoint_covers_them() {
         let attempt = tried.recv_timeout(Duration::from_secs(30)).expect("an attempt");
         assert_eq!(attempt, n);
     };
-    let task = restarts.life(Limits::default(), agent(), |engine| async move {
+    let task = restarts.life(EngineLimits::default(), agent(), |engine| async move {
         let task = begin(&engine, "x").await;
         tokio::task::block_in_place(|| wait(1));
         task
     });
     for attempt in [2, 3] {
-        restarts.life(Limits::default(), agent(), |_| async { tokio::task::block_in_place(|| wait(attempt)) });
+        restarts.life(EngineLimits::default(), agent(), |_| async { tokio::task::block_in_place(|| wait(attempt)) });
     }
     let failed = |engine: Engine| async move { until(&engine, id(&task), TaskState::Failed).await };
-    restarts.life(Limits::default(), agent(), failed);
+    restarts.life(EngineLimits::default(), agent(), failed);
 }
 
 #[test]
 fn runs_for_which_there_is_no_place_at_the_start_are_taken_up_later() {
     let restarts = Restarts::new();
-    let tasks = restarts.life(Limits::default(), Conformance::default(), |engine| async move {
+    let tasks = restarts.life(EngineLimits::default(), Conformance::default(), |engine| async move {
         let mut tasks = Vec::new();
         for _ in 0..3 {
             tasks.push(id(&begin(&engine, "slow 0.2").await));
         }
         tasks
     });
-    let one = Limits { running: 1, ..Limits::default() };
+    let one = EngineLimits { running: 1, ..EngineLimits::default() };
     restarts.life(one, Conformance::default(), |engine| async move {
         for task in tasks {
             until(&engine, task, TaskState::Completed).await;
@@ -495,7 +499,7 @@ async fn disturb(engine: Engine, task: Task, mut random: Random) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_clients_do_at_once_leaves_nothing_behind() {
     let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
-    let agent = from_fn(|cx: Cx| async move {
+    let agent = from_fn(|cx: TaskContext| async move {
         if cx.text() == "hold" {
             cx.working("").await?;
             std::future::pending::<()>().await;
@@ -503,7 +507,7 @@ async fn what_clients_do_at_once_leaves_nothing_behind() {
         Conformance::default().run(cx).await
     });
     let spec = AgentSpec { cancel_grace: Duration::from_micros(200), ..spec(agent) };
-    let engine = Engine::start(store, vec![spec], Limits::default()).expect("an engine");
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).expect("an engine");
     for round in 0..150 {
         let words = ["ask", "hold", "slow 0.003", "tck-multi-turn", "auth", "chunks 50"][round % 6];
         let task = begin(&engine, words).await;

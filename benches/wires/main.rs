@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         tokio::select! {
             result = bench.run() => result,
             // Servers are stopped when what holds them is dropped, which a signal alone would not do.
-            () = told_to_stop() => Err("told to stop".into()),
+            () = shutdown_signal() => Err("told to stop".into()),
         }
     });
     bench.print();
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn told_to_stop() {
+async fn shutdown_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
         (Ok(mut interrupt), Ok(mut terminate)) => {

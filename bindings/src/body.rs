@@ -107,12 +107,12 @@ impl Budget {
 
 /// A share of a [`Budget`], given back when dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct BudgetPermit {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
-impl Held {
+impl BudgetPermit {
     pub(crate) fn none(budget: &Arc<Budget>) -> Self {
         Self { budget: budget.clone(), bytes: 0 }
     }
@@ -130,7 +130,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BudgetPermit {
     fn drop(&mut self) {
         self.budget.free.fetch_add(self.bytes, Ordering::Relaxed);
     }
@@ -176,18 +176,18 @@ impl BodyLimits {
     /// # Errors
     /// [`kinds::TOO_LARGE`] as soon as the limit is passed, [`kinds::UNAVAILABLE`] when all bodies together hold too much,
     /// [`kinds::INVALID_REQUEST`] when it breaks off or takes too long.
-    pub async fn read<B>(&self, body: &mut B) -> Result<(Bytes, Held), Error>
+    pub async fn read<B>(&self, body: &mut B) -> Result<(Bytes, BudgetPermit), Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let mut held = Held::none(&self.budget);
+        let mut held = BudgetPermit::none(&self.budget);
         let bytes = tokio::time::timeout(self.time, self.collect(body, &mut held))
             .await
             .map_err(|_| Error::new(&kinds::INVALID_REQUEST, "the body did not arrive in time"))??;
         Ok((bytes, held))
     }
 
-    async fn collect<B>(&self, body: &mut B, held: &mut Held) -> Result<Bytes, Error>
+    async fn collect<B>(&self, body: &mut B, held: &mut BudgetPermit) -> Result<Bytes, Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {

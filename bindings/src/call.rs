@@ -9,7 +9,7 @@ use crate::error::{Error, Protocol};
 
 /// The wire that a request came by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wire {
+pub enum Binding {
     /// gRPC over HTTP/2.
     Grpc,
     /// JSON-RPC 2.0 over HTTP.
@@ -18,13 +18,13 @@ pub enum Wire {
     HttpJson,
 }
 
-impl Wire {
+impl Binding {
     /// The name used in spans and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Wire::Grpc => "grpc",
-            Wire::JsonRpc => "jsonrpc",
-            Wire::HttpJson => "http",
+            Binding::Grpc => "grpc",
+            Binding::JsonRpc => "jsonrpc",
+            Binding::HttpJson => "http",
         }
     }
 }
@@ -52,7 +52,7 @@ impl Identity {
 pub struct Principal(Identity);
 
 impl Principal {
-    pub(crate) fn admitted(identity: Identity) -> Self {
+    pub(crate) fn authorized(identity: Identity) -> Self {
         Self(identity)
     }
 
@@ -68,7 +68,7 @@ pub struct Call {
     /// Who calls.
     pub principal: Principal,
     /// The wire it came by.
-    pub wire: Wire,
+    pub binding: Binding,
     /// The rpc's name in the schema.
     pub rpc: &'static str,
     /// The agent that is meant: the scope field of the request, resolved by the service (never empty after that).
@@ -94,12 +94,12 @@ impl Call {
         headers: &HeaderMap,
         principal: Principal,
         version: &'static str,
-        wire: Wire,
+        binding: Binding,
         rpc: &'static str,
     ) -> Self {
         Self {
             principal,
-            wire,
+            binding,
             rpc,
             agent: EMPTY.clone(),
             version,

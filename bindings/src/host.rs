@@ -14,21 +14,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::body::BodyLimits;
-use crate::call::{Call, Identity, Principal, Wire};
+use crate::call::{Binding, Call, Identity, Principal};
 use crate::error::{Error, Protocol, kinds};
 use crate::meter::{CallCount, Meter};
 use crate::proto_json::Validate;
 
-/// The target of the line that every admitted call gets, and of the span that says which call another line belongs to.
+/// The target of the line that every authorized call gets, and of the span that says which call another line belongs to.
 pub const ACCESS: &str = "access";
 
 /// Says who calls, from the headers alone, before anything else of a request is read.
-pub trait Door: Send + Sync + 'static {
+pub trait Authenticator: Send + Sync + 'static {
     /// Finds the caller's identity.
     ///
     /// # Errors
     /// [`kinds::UNAUTHENTICATED`] with a challenge, or [`kinds::PERMISSION_DENIED`], or [`kinds::RATE_LIMITED`].
-    fn identify(&self, head: &Parts) -> Result<Identity, Error>;
+    fn authenticate(&self, head: &Parts) -> Result<Identity, Error>;
 }
 
 /// A request message of an rpc.
@@ -69,29 +69,29 @@ pub struct Scope {
 
 /// How the wires behave.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct BindingSettings {
     /// How request bodies are read.
     pub body: BodyLimits,
     /// After how much silence a stream gets a comment; `None` is never.
     pub ping: Option<Duration>,
 }
 
-impl Default for Settings {
+impl Default for BindingSettings {
     /// [`BodyLimits::default`] and a ping after 4 s: clients are known that give up after 5.
     fn default() -> Self {
         Self { body: BodyLimits::default(), ping: Some(Duration::from_secs(4)) }
     }
 }
 
-type Admit<S> = fn(&S, &mut Call, &str) -> Result<(), Error>;
+type Authorize<S> = fn(&S, &mut Call, &str) -> Result<(), Error>;
 
 /// A service with what its wires need.
 pub struct Host<S> {
     pub(crate) service: Arc<S>,
-    admit: Admit<S>,
+    authorize: Authorize<S>,
     pub(crate) protocol: &'static Protocol,
-    door: Box<dyn Door>,
-    pub(crate) settings: Settings,
+    door: Box<dyn Authenticator>,
+    pub(crate) settings: BindingSettings,
     streams_end: CancellationToken,
     meter: Meter,
 }
@@ -106,17 +106,17 @@ impl<S> std::fmt::Debug for Host<S> {
 }
 
 impl<S: Send + Sync + 'static> Host<S> {
-    /// Puts them together. `admit` is the service's own; generated code passes it.
+    /// Puts them together. `authorize` is the service's own; generated code passes it.
     pub fn new(
         service: Arc<S>,
-        admit: Admit<S>,
+        authorize: Authorize<S>,
         protocol: &'static Protocol,
-        door: impl Door,
-        settings: Settings,
+        door: impl Authenticator,
+        settings: BindingSettings,
     ) -> Arc<Self> {
         Arc::new(Self {
             service,
-            admit,
+            authorize,
             protocol,
             door: Box::new(door),
             settings,
@@ -146,28 +146,28 @@ impl<S: Send + Sync + 'static> Host<S> {
     }
 
     /// Counts a request that was refused before it was known which rpc it meant.
-    pub(crate) fn count_refused(&self, wire: Wire, error: &Error) {
-        self.meter.count::<()>(wire, "", &Err(error.clone()));
+    pub(crate) fn count_refused(&self, binding: Binding, error: &Error) {
+        self.meter.count::<()>(binding, "", &Err(error.clone()));
     }
 
     /// Asks the door who calls.
-    pub(crate) fn identify(&self, head: &Parts) -> Result<Principal, Error> {
-        self.door.identify(head).map(Principal::admitted)
+    pub(crate) fn authenticate(&self, head: &Parts) -> Result<Principal, Error> {
+        self.door.authenticate(head).map(Principal::authorized)
     }
 
     /// Admits a call and judges its parameters, in this order, so that a request has one error on every wire. The scope
     /// of parameters that cannot be read is looked for by `scope`.
-    pub(crate) fn admit<R: Request>(
+    pub(crate) fn authorize<R: Request>(
         &self,
         call: &mut Call,
         request: Result<R, Error>,
         scope: impl FnOnce() -> String,
-    ) -> Result<(Admitted, R), Error> {
+    ) -> Result<(AuthorizedCall, R), Error> {
         let judged = self.judge(call, request, scope);
         if judged.is_err() {
-            self.meter.count(call.wire, call.rpc, &judged);
+            self.meter.count(call.binding, call.rpc, &judged);
         }
-        judged.map(|request| (Admitted::of(call), request))
+        judged.map(|request| (AuthorizedCall::of(call), request))
     }
 
     fn judge<R: Request>(
@@ -178,12 +178,12 @@ impl<S: Send + Sync + 'static> Host<S> {
     ) -> Result<R, Error> {
         match request {
             Ok(request) => {
-                (self.admit)(&self.service, call, request.scope())?;
+                (self.authorize)(&self.service, call, request.scope())?;
                 request.validate()?;
                 Ok(request)
             }
             Err(error) => {
-                (self.admit)(&self.service, call, &scope())?;
+                (self.authorize)(&self.service, call, &scope())?;
                 Err(error)
             }
         }
@@ -192,34 +192,34 @@ impl<S: Send + Sync + 'static> Host<S> {
     /// Runs a handler until it answers or the client's deadline passes. A panic is a fault of ours, for this call only.
     pub(crate) async fn run<T>(
         &self,
-        admitted: &Admitted,
+        authorized: &AuthorizedCall,
         handler: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let started = (!admitted.span.is_disabled()).then(std::time::Instant::now);
-        let handler = AssertUnwindSafe(handler).catch_unwind().instrument(admitted.span.clone());
-        let answer = match admitted.deadline {
+        let started = (!authorized.span.is_disabled()).then(std::time::Instant::now);
+        let handler = AssertUnwindSafe(handler).catch_unwind().instrument(authorized.span.clone());
+        let answer = match authorized.deadline {
             None => handler.await,
             Some(at) => {
                 tokio::time::timeout_at(at.into(), handler).await.unwrap_or_else(|_| Ok(Err(deadline_passed())))
             }
         };
         let answer = answer.unwrap_or_else(|_| {
-            tracing::error!(rpc = admitted.rpc, "a handler panicked");
+            tracing::error!(rpc = authorized.rpc, "a handler panicked");
             Err(Error::internal())
         });
         if let Some(started) = started {
             let outcome = answer.as_ref().err().map_or("OK", |error| error.kind().reason);
-            tracing::info!(target: ACCESS, parent: &admitted.span, outcome, took = ?started.elapsed(), "answered");
+            tracing::info!(target: ACCESS, parent: &authorized.span, outcome, took = ?started.elapsed(), "answered");
         }
-        self.meter.count(admitted.wire, admitted.rpc, &answer);
+        self.meter.count(authorized.binding, authorized.rpc, &answer);
         answer
     }
 }
 
-/// An admitted call, ready to be handled.
+/// An authorized call, ready to be handled.
 #[derive(Debug)]
-pub struct Admitted {
-    wire: Wire,
+pub struct AuthorizedCall {
+    binding: Binding,
     rpc: &'static str,
     deadline: Option<std::time::Instant>,
     span: tracing::Span,
@@ -227,18 +227,18 @@ pub struct Admitted {
     pub(crate) extensions: Option<HeaderValue>,
 }
 
-impl Admitted {
+impl AuthorizedCall {
     /// Notes what is needed of a call after it was handed on. The span costs nothing unless somebody listens to
     /// [`ACCESS`].
     fn of(call: &Call) -> Self {
-        let Call { wire, rpc, agent, deadline, .. } = call;
-        let span = tracing::info_span!(target: ACCESS, "call", wire = wire.name(), rpc, agent = &**agent);
+        let Call { binding, rpc, agent, deadline, .. } = call;
+        let span = tracing::info_span!(target: ACCESS, "call", binding = binding.name(), rpc, agent = &**agent);
         let extensions = match call.extensions.as_slice() {
             [] => None,
             [one] => HeaderValue::from_str(one).ok(),
             many => HeaderValue::from_str(&many.join(", ")).ok(),
         };
-        Self { wire: *wire, rpc, deadline: *deadline, span, extensions }
+        Self { binding: *binding, rpc, deadline: *deadline, span, extensions }
     }
 }
 

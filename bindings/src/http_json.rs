@@ -9,11 +9,11 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
-use crate::body::{Body, Held, discard};
-use crate::call::{Call, Principal, Wire, version};
+use crate::body::{Body, BudgetPermit, discard};
+use crate::call::{Binding, Call, Principal, version};
 use crate::details::{Detail, details};
 use crate::error::{Error, Protocol, kinds};
-use crate::host::{Admitted, Host, Request, scope_in_json, scope_in_query};
+use crate::host::{AuthorizedCall, Host, Request, scope_in_json, scope_in_query};
 use crate::query::{self, FromQuery};
 use crate::reply::{Events, Reply};
 use crate::{proto_json, sse};
@@ -27,7 +27,7 @@ pub struct Exchange<'h, S> {
     principal: Principal,
     version: &'static str,
     media_type: HeaderValue,
-    _held: Option<Held>,
+    _held: Option<BudgetPermit>,
 }
 
 impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
@@ -46,7 +46,7 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
             }
             Err(error) => {
                 discard(&head.headers, body);
-                host.count_refused(Wire::HttpJson, &error);
+                host.count_refused(Binding::HttpJson, &error);
                 Err(error_out(host.protocol, media_type, &error))
             }
         }
@@ -79,12 +79,12 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
         rpc: &'static str,
         scope: Option<&str>,
         bind: impl FnOnce(&mut Q) -> Result<(), Error>,
-    ) -> Result<(Admitted, Call, Q), Error> {
+    ) -> Result<(AuthorizedCall, Call, Q), Error> {
         let mut request = Q::default();
         let query = self.head.uri.query().unwrap_or_default();
         let read = query::read(&mut request, query).and_then(|()| bind(&mut request));
         let asked = || scope.map_or_else(|| scope_in_query(&Q::SCOPE, query), str::to_owned);
-        self.admit(rpc, read.map(|()| request), asked)
+        self.authorize(rpc, read.map(|()| request), asked)
     }
 
     /// A request of `rpc` whose fields stand in the body; `bind` sets those that the path holds, `scope` is one of them.
@@ -96,7 +96,7 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
         rpc: &'static str,
         scope: Option<&str>,
         bind: impl FnOnce(&mut Q) -> Result<(), Error>,
-    ) -> Result<(Admitted, Call, Q), Error> {
+    ) -> Result<(AuthorizedCall, Call, Q), Error> {
         let read = match self.body.trim_ascii().first() {
             // Clients cancel without a body.
             None => proto_json::decode::<Q>(b"{}"),
@@ -104,19 +104,19 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
             Some(_) => Err(not_an_object(&self.body)),
         };
         let read = read.and_then(|mut request| bind(&mut request).map(|()| request));
-        self.admit(rpc, read, || scope.map_or_else(|| scope_in_json(&Q::SCOPE, &self.body), str::to_owned))
+        self.authorize(rpc, read, || scope.map_or_else(|| scope_in_json(&Q::SCOPE, &self.body), str::to_owned))
     }
 
-    fn admit<Q: Request>(
+    fn authorize<Q: Request>(
         &self,
         rpc: &'static str,
         request: Result<Q, Error>,
         scope: impl FnOnce() -> String,
-    ) -> Result<(Admitted, Call, Q), Error> {
+    ) -> Result<(AuthorizedCall, Call, Q), Error> {
         let Self { host, head, principal, version, .. } = self;
-        let mut call = Call::read(host.protocol, &head.headers, principal.clone(), version, Wire::HttpJson, rpc);
-        let (admitted, request) = host.admit(&mut call, request, scope)?;
-        Ok((admitted, call, request))
+        let mut call = Call::read(host.protocol, &head.headers, principal.clone(), version, Binding::HttpJson, rpc);
+        let (authorized, request) = host.authorize(&mut call, request, scope)?;
+        Ok((authorized, call, request))
     }
 
     /// Waits for the answer and writes it.
@@ -125,15 +125,15 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
     /// The handler's, or that of a deadline that passed.
     pub async fn reply_out<A: Serialize>(
         &self,
-        admitted: Admitted,
+        authorized: AuthorizedCall,
         handler: impl Future<Output = Result<Reply<A>, Error>>,
     ) -> Result<Response<Body>, Error> {
-        let reply = self.host.run(&admitted, handler).await?;
+        let reply = self.host.run(&authorized, handler).await?;
         let mut out = Vec::with_capacity(1024);
         reply.write_json(&mut out)?;
         let mut response = Response::new(Body::from(out));
         response.headers_mut().insert(CONTENT_TYPE, self.media_type.clone());
-        self.tell_extensions(admitted, &mut response);
+        self.tell_extensions(authorized, &mut response);
         Ok(response)
     }
 
@@ -148,7 +148,7 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
     }
 
     fn refused(&self, error: Error) -> Error {
-        self.host.count_refused(Wire::HttpJson, &error);
+        self.host.count_refused(Binding::HttpJson, &error);
         error
     }
 
@@ -163,18 +163,18 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
     /// The handler's, before the stream has begun.
     pub async fn stream_out<A: Serialize + Send + Sync + 'static>(
         &self,
-        admitted: Admitted,
+        authorized: AuthorizedCall,
         handler: impl Future<Output = Result<Events<A>, Error>>,
     ) -> Result<Response<Body>, Error> {
-        let events = self.host.run(&admitted, handler).await?;
+        let events = self.host.run(&authorized, handler).await?;
         let framing = Framing { protocol: self.host.protocol };
         let mut response = sse::response(events, framing, self.host.settings.ping, self.host.streams_end());
-        self.tell_extensions(admitted, &mut response);
+        self.tell_extensions(authorized, &mut response);
         Ok(response)
     }
 
-    fn tell_extensions(&self, admitted: Admitted, response: &mut Response<Body>) {
-        if let Some(extensions) = admitted.extensions {
+    fn tell_extensions(&self, authorized: AuthorizedCall, response: &mut Response<Body>) {
+        if let Some(extensions) = authorized.extensions {
             response.headers_mut().insert(self.host.protocol.extensions_header, extensions);
         }
     }
@@ -182,18 +182,18 @@ impl<'h, S: Send + Sync + 'static> Exchange<'h, S> {
 
 /// Answers a request that is not for the service with an error, as the service would.
 pub fn refuse<S: Send + Sync + 'static>(host: &Host<S>, headers: &HeaderMap, error: &Error) -> Response<Body> {
-    host.count_refused(Wire::HttpJson, error);
+    host.count_refused(Binding::HttpJson, error);
     error_out(host.protocol, answer_type(host.protocol, headers), error)
 }
 
-type Received = (Principal, &'static str, Bytes, Option<Held>);
+type Received = (Principal, &'static str, Bytes, Option<BudgetPermit>);
 
 async fn read<S, B>(host: &Host<S>, head: &Parts, body: &mut B) -> Result<Received, Error>
 where
     S: Send + Sync + 'static,
     B: http_body::Body<Data = Bytes> + Unpin,
 {
-    let principal = host.identify(head)?;
+    let principal = host.authenticate(head)?;
     host.settings.body.announced(&head.headers)?;
     let (bytes, held) = if body.is_end_stream() || !matches!(head.method, Method::POST | Method::PUT | Method::PATCH) {
         (Bytes::new(), None)

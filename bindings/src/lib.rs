@@ -28,9 +28,9 @@ mod testing;
 pub mod wkt;
 
 pub use body::Body;
-pub use call::{Call, Identity, Principal, Wire};
+pub use call::{Binding, Call, Identity, Principal};
 pub use error::{Error, Kind, Protocol, Violation};
-pub use host::{Door, Host, Settings};
+pub use host::{Authenticator, BindingSettings, Host};
 pub use meter::CallCount;
 pub use proto_json::Validate;
 pub use reply::{Encoded, EventId, Events, Reply};

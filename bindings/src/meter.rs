@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use crate::{Error, Wire};
+use crate::{Binding, Error};
 
 /// One count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct CallCount {
     /// The rpc; empty for a request that was refused before it was known which one it meant.
     pub rpc: &'static str,
     /// The wire.
-    pub wire: Wire,
+    pub binding: Binding,
     /// `OK`, or the reason of the error. A stream counts as what its beginning was.
     pub code: &'static str,
     /// How many, since the start.
@@ -22,12 +22,12 @@ pub struct CallCount {
 /// Counts calls.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    counts: RwLock<HashMap<(Wire, &'static str, &'static str), AtomicU64>>,
+    counts: RwLock<HashMap<(Binding, &'static str, &'static str), AtomicU64>>,
 }
 
 impl Meter {
-    pub(crate) fn count<T>(&self, wire: Wire, rpc: &'static str, outcome: &Result<T, Error>) {
-        let key = (wire, rpc, outcome.as_ref().map_or_else(|error| error.kind().reason, |_| "OK"));
+    pub(crate) fn count<T>(&self, binding: Binding, rpc: &'static str, outcome: &Result<T, Error>) {
+        let key = (binding, rpc, outcome.as_ref().map_or_else(|error| error.kind().reason, |_| "OK"));
         if let Some(count) = self.counts.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
             count.fetch_add(1, Ordering::Relaxed);
             return;
@@ -38,12 +38,12 @@ impl Meter {
 
     pub(crate) fn read(&self) -> Vec<CallCount> {
         let counts = self.counts.read().unwrap_or_else(PoisonError::into_inner);
-        let counts = counts.iter().map(|((wire, rpc, code), count)| {
+        let counts = counts.iter().map(|((binding, rpc, code), count)| {
             let count = count.load(Ordering::Relaxed);
-            CallCount { rpc, wire: *wire, code, count }
+            CallCount { rpc, binding: *binding, code, count }
         });
         let mut counts: Vec<_> = counts.collect();
-        counts.sort_by_key(|count| (count.rpc, count.wire.name(), count.code));
+        counts.sort_by_key(|count| (count.rpc, count.binding.name(), count.code));
         counts
     }
 }

@@ -42,9 +42,9 @@ pub(crate) fn response<T: Send + 'static>(
     ping: Option<Duration>,
     end: &CancellationToken,
 ) -> http::Response<Body> {
-    let silence = ping.map(|every| Silence { every, since: Instant::now(), timer: None });
+    let keep_alive = ping.map(|every| KeepAlive { every, since: Instant::now(), timer: None });
     let end = Box::pin(end.clone().cancelled_owned());
-    let body = Body::stream(Sse { events: Some(events), framing, silence, end });
+    let body = Body::stream(Sse { events: Some(events), framing, keep_alive, end });
     let mut response = http::Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -58,18 +58,18 @@ struct Sse<T, F> {
     /// `None` once the stream has ended.
     events: Option<Events<T>>,
     framing: F,
-    silence: Option<Silence>,
+    keep_alive: Option<KeepAlive>,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-/// Since when nothing was sent. The timer is set once a silence, not once an event.
-struct Silence {
+/// Since when nothing was sent. The timer is set once a keep_alive, not once an event.
+struct KeepAlive {
     every: Duration,
     since: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Silence {
+impl KeepAlive {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(self.since + self.every)));
         loop {
@@ -173,8 +173,8 @@ impl<T, F: Framing<T>> http_body::Body for Sse<T, F> {
         let mut out = Vec::new();
         this.gather(cx, &mut out);
         if !out.is_empty() {
-            if let Some(silence) = &mut this.silence {
-                silence.since = Instant::now();
+            if let Some(keep_alive) = &mut this.keep_alive {
+                keep_alive.since = Instant::now();
             }
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from(out)))));
         }
@@ -186,8 +186,8 @@ impl<T, F: Framing<T>> http_body::Body for Sse<T, F> {
             this.events = None;
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(GOODBYE)))));
         }
-        match &mut this.silence {
-            Some(silence) => silence.poll(cx).map(|()| Some(Ok(Frame::data(Bytes::from_static(PING))))),
+        match &mut this.keep_alive {
+            Some(keep_alive) => keep_alive.poll(cx).map(|()| Some(Ok(Frame::data(Bytes::from_static(PING))))),
             None => Poll::Pending,
         }
     }

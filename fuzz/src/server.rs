@@ -12,14 +12,14 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tricord::protocol::TASK_NOT_FOUND;
 use tricord::schema::*;
-use tricord::server::{OpenDoor, Server};
+use tricord::server::{Anonymous, Server};
 use tricord_bindings::wkt::Empty;
 use tricord_bindings::{Body, Call, Error, Events, Reply};
 
 thread_local! {
     static SERVER: RefCell<(Runtime, Server<Mirror>)> = {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        RefCell::new((runtime, Server::builder(Arc::new(Mirror)).build(OpenDoor).expect("a server")))
+        RefCell::new((runtime, Server::builder(Arc::new(Mirror)).build(Anonymous).expect("a server")))
     };
 }
 
@@ -96,7 +96,7 @@ fn context(request: SendMessageRequest) -> String {
 }
 
 impl A2aService for Mirror {
-    fn admit(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
+    fn authorize(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
         if !matches!(scope, "" | "kit") {
             return Err(Error::invalid("tenant", "no such agent"));
         }

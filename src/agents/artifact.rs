@@ -5,8 +5,8 @@ use crate::schema::store::ArtifactPiece;
 use crate::schema::{Artifact, Part};
 use crate::task::event::Draft;
 
-use super::cx::text_part;
-use super::{AgentError, Cx};
+use super::task_context::text_part;
+use super::{AgentError, TaskContext};
 
 /// Writes one artifact, piece by piece.
 ///
@@ -14,7 +14,7 @@ use super::{AgentError, Cx};
 /// that is dropped without finishing still sends it.
 #[derive(Debug)]
 pub struct ArtifactWriter {
-    cx: Cx,
+    cx: TaskContext,
     id: String,
     name: String,
     begun: bool,
@@ -24,7 +24,7 @@ pub struct ArtifactWriter {
 }
 
 impl ArtifactWriter {
-    pub(super) fn new(cx: Cx, id: String, name: String) -> Self {
+    pub(super) fn new(cx: TaskContext, id: String, name: String) -> Self {
         Self { cx, id, name, begun: false, held: None, rest: false }
     }
 

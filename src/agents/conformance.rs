@@ -11,7 +11,7 @@ use tricord_bindings::wkt::{Struct, Value, value};
 use crate::schema::part::Content;
 use crate::schema::{Artifact, Part, Role, TaskState};
 
-use super::{Agent, AgentError, Cx, Resumed, text_part};
+use super::{Agent, AgentError, Resumed, TaskContext, text_part};
 
 /// What `ask` says, by which its follow-up is known again.
 const ASKED: &str = "What is the answer?";
@@ -129,7 +129,7 @@ enum Script {
 }
 
 impl Agent for Conformance {
-    async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+    async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
         match last_said(&cx).as_deref() {
             Some(ASKED) => return Ok(()),
             Some(ASKED_ON) => return multi_turn(&cx).await,
@@ -172,7 +172,7 @@ impl Agent for Conformance {
 }
 
 impl Conformance {
-    async fn slow(&self, cx: &Cx, rest: &str, said: bool) -> Result<(), AgentError> {
+    async fn slow(&self, cx: &TaskContext, rest: &str, said: bool) -> Result<(), AgentError> {
         let wait = seconds(rest)?;
         if said {
             cx.working("").await?;
@@ -189,7 +189,7 @@ impl Conformance {
         whole(cx, "slow", text_part(format!("slow {}", rest.trim()))).await
     }
 
-    async fn gated_chunks(&self, cx: &Cx, rest: &str) -> Result<(), AgentError> {
+    async fn gated_chunks(&self, cx: &TaskContext, rest: &str) -> Result<(), AgentError> {
         let (key, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         let count = rest.strip_prefix("chunks ").unwrap_or("1");
         cx.working("").await?;
@@ -202,7 +202,7 @@ impl Conformance {
     }
 }
 
-async fn play(script: Script, cx: &Cx) -> Result<(), AgentError> {
+async fn play(script: Script, cx: &TaskContext) -> Result<(), AgentError> {
     match script {
         Script::Nothing => Ok(()),
         Script::Complete => cx.complete("Hello from TCK").await,
@@ -246,12 +246,12 @@ async fn play(script: Script, cx: &Cx) -> Result<(), AgentError> {
     }
 }
 
-async fn echo(cx: &Cx, text: &str) -> Result<(), AgentError> {
+async fn echo(cx: &TaskContext, text: &str) -> Result<(), AgentError> {
     cx.working("").await?;
     whole(cx, "echo", text_part(text)).await
 }
 
-async fn chunks(cx: &Cx, count: &str) -> Result<(), AgentError> {
+async fn chunks(cx: &TaskContext, count: &str) -> Result<(), AgentError> {
     let count: u32 = count.trim().parse().map_err(|_| AgentError::new("chunks takes a whole number"))?;
     let second = texts(cx).nth(1).map(str::to_owned);
     let piece = second.unwrap_or_else(|| "0123456789".repeat(10));
@@ -270,7 +270,7 @@ async fn chunks(cx: &Cx, count: &str) -> Result<(), AgentError> {
     Ok(())
 }
 
-async fn data(cx: &Cx) -> Result<(), AgentError> {
+async fn data(cx: &TaskContext) -> Result<(), AgentError> {
     let part = cx.message().parts.iter().find(|part| matches!(part.content, Some(Content::Data(_)))).cloned();
     match part {
         Some(part) => {
@@ -281,7 +281,7 @@ async fn data(cx: &Cx) -> Result<(), AgentError> {
     }
 }
 
-async fn auth(cx: &Cx) -> Result<(), AgentError> {
+async fn auth(cx: &TaskContext) -> Result<(), AgentError> {
     match cx.require_auth("Authorisation is required.").await? {
         Resumed::Authorised => cx.working("").await,
         // The next run takes the message by its own verb.
@@ -289,11 +289,11 @@ async fn auth(cx: &Cx) -> Result<(), AgentError> {
     }
 }
 
-async fn multi_turn(cx: &Cx) -> Result<(), AgentError> {
+async fn multi_turn(cx: &TaskContext) -> Result<(), AgentError> {
     if first_text(cx).starts_with("done") { Ok(()) } else { cx.ask(ASKED_ON).await }
 }
 
-async fn whole(cx: &Cx, name: &str, part: Part) -> Result<(), AgentError> {
+async fn whole(cx: &TaskContext, name: &str, part: Part) -> Result<(), AgentError> {
     cx.emit_artifact(Artifact { artifact_id: name.into(), parts: vec![part], ..named(name) }, false, true).await
 }
 
@@ -315,19 +315,19 @@ fn sample() -> Value {
     value(value::Kind::StructValue(Struct { fields: fields.into() }))
 }
 
-fn texts(cx: &Cx) -> impl Iterator<Item = &str> {
+fn texts(cx: &TaskContext) -> impl Iterator<Item = &str> {
     cx.message().parts.iter().filter_map(|part| match &part.content {
         Some(Content::Text(text)) => Some(text.as_str()),
         _ => None,
     })
 }
 
-fn first_text(cx: &Cx) -> &str {
+fn first_text(cx: &TaskContext) -> &str {
     texts(cx).next().unwrap_or_default()
 }
 
 /// What the agent said last; other messages of the client may have come since.
-fn last_said(cx: &Cx) -> Option<String> {
+fn last_said(cx: &TaskContext) -> Option<String> {
     if cx.turn().begins_task {
         return None;
     }

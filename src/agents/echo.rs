@@ -1,13 +1,13 @@
 //! The demo agent: says back what it was told, a word at a time.
 
-use super::{Agent, AgentError, Cx};
+use super::{Agent, AgentError, TaskContext};
 
 /// Says back what it was told, a word at a time, as one artifact.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Echo;
 
 impl Agent for Echo {
-    async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+    async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
         cx.working("").await?;
         let mut answer = cx.artifact("answer");
         for word in cx.text().split_inclusive(' ') {

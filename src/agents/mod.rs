@@ -1,12 +1,12 @@
 //! What does the work: the [`Agent`] trait, and the kinds that come with the server.
 //!
-//! An agent sees its [`Cx`] and nothing else: not the engine, not the store, not the wire.
+//! An agent sees its [`TaskContext`] and nothing else: not the engine, not the store, not the wire.
 
 mod artifact;
 mod conformance;
-mod cx;
 mod echo;
 pub mod exec;
+mod task_context;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,23 +16,23 @@ use std::sync::Arc;
 
 pub use artifact::ArtifactWriter;
 pub use conformance::Conformance;
-pub use cx::{Cx, Host, Parts, Resumed, Turn, text_part};
 pub use echo::Echo;
+pub use task_context::{Parts, Resumed, RunHandle, TaskContext, Turn, text_part};
 
 use crate::schema::TaskState;
 
 /// Something that does the work of tasks.
 ///
-/// One value serves all tasks at once; what belongs to a task comes with the [`Cx`]. Returning `Ok` completes the task
+/// One value serves all tasks at once; what belongs to a task comes with the [`TaskContext`]. Returning `Ok` completes the task
 /// (unless it asked for input or ended already); an error fails it with the error's public message. A panic fails it too.
 ///
 /// ```
-/// use tricord::agents::{Agent, AgentError, Cx};
+/// use tricord::agents::{Agent, AgentError, TaskContext};
 ///
 /// struct Shout;
 ///
 /// impl Agent for Shout {
-///     async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+///     async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
 ///         cx.working("taking a breath").await?;
 ///         let mut answer = cx.artifact("answer");
 ///         answer.text(cx.text().to_uppercase()).await?;
@@ -42,9 +42,9 @@ use crate::schema::TaskState;
 /// ```
 pub trait Agent: Send + Sync + 'static {
     /// One run: from a message to the end of the task, or to the point where the next message is needed.
-    fn run(&self, cx: Cx) -> impl Future<Output = Result<(), AgentError>> + Send;
+    fn run(&self, cx: TaskContext) -> impl Future<Output = Result<(), AgentError>> + Send;
 
-    /// Whether a run may answer with a message instead of a task ([`Cx::reply`]). Agents that never do say `false` and
+    /// Whether a run may answer with a message instead of a task ([`TaskContext::reply`]). Agents that never do say `false` and
     /// have their task made at once.
     fn may_reply(&self) -> bool {
         true
@@ -53,16 +53,16 @@ pub trait Agent: Send + Sync + 'static {
 
 /// An agent of any kind.
 #[derive(Clone)]
-pub struct AnyAgent(Arc<dyn Boxed>);
+pub struct BoxAgent(Arc<dyn Boxed>);
 
-impl AnyAgent {
+impl BoxAgent {
     /// Takes an agent.
     pub fn new(agent: impl Agent) -> Self {
         Self(Arc::new(agent))
     }
 
     /// Runs it; see [`Agent::run`].
-    pub fn run(&self, cx: Cx) -> Running {
+    pub fn run(&self, cx: TaskContext) -> Running {
         let agent = Arc::clone(&self.0);
         Box::pin(async move { agent.run_boxed(cx).await })
     }
@@ -73,9 +73,9 @@ impl AnyAgent {
     }
 }
 
-impl fmt::Debug for AnyAgent {
+impl fmt::Debug for BoxAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AnyAgent")
+        f.write_str("BoxAgent")
     }
 }
 
@@ -84,12 +84,12 @@ pub type Running = Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>>;
 
 /// The same trait with a future that has no type of its own, so that agents of several kinds can stand side by side.
 trait Boxed: Send + Sync {
-    fn run_boxed(&self, cx: Cx) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>>;
+    fn run_boxed(&self, cx: TaskContext) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>>;
     fn may_reply(&self) -> bool;
 }
 
 impl<A: Agent> Boxed for A {
-    fn run_boxed(&self, cx: Cx) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>> {
+    fn run_boxed(&self, cx: TaskContext) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>> {
         Box::pin(self.run(cx))
     }
 
@@ -101,24 +101,24 @@ impl<A: Agent> Boxed for A {
 /// An agent from a function.
 ///
 /// ```
-/// use tricord::agents::{Cx, from_fn};
+/// use tricord::agents::{TaskContext, from_fn};
 ///
-/// let agent = from_fn(|cx: Cx| async move { cx.reply(format!("You said: {}", cx.text())).await });
+/// let agent = from_fn(|cx: TaskContext| async move { cx.reply(format!("You said: {}", cx.text())).await });
 /// # drop(agent);
 /// ```
 pub fn from_fn<F, R>(run: F) -> impl Agent
 where
-    F: Fn(Cx) -> R + Send + Sync + 'static,
+    F: Fn(TaskContext) -> R + Send + Sync + 'static,
     R: Future<Output = Result<(), AgentError>> + Send + 'static,
 {
     struct FromFn<F>(F);
 
     impl<F, R> Agent for FromFn<F>
     where
-        F: Fn(Cx) -> R + Send + Sync + 'static,
+        F: Fn(TaskContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), AgentError>> + Send + 'static,
     {
-        fn run(&self, cx: Cx) -> impl Future<Output = Result<(), AgentError>> + Send {
+        fn run(&self, cx: TaskContext) -> impl Future<Output = Result<(), AgentError>> + Send {
             (self.0)(cx)
         }
     }

@@ -12,7 +12,7 @@ pub use document::Document;
 pub use jwk::{ALGORITHMS, Jwk, JwkSet, KeyError};
 pub use lint::{Finding, Level, lint};
 pub use sign::{Signer, SigningError, SigningKey};
-pub use verify::{Coverage, Flaw, Header, SignedCard};
+pub use verify::{Coverage, Header, SignedCard, VerifyError};
 
 use crate::config::{self, Config};
 use crate::protocol::VERSION;
@@ -22,7 +22,7 @@ use crate::schema::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 ///
 /// The default agent's interfaces name no tenant, so that clients which know of none reach it; every other agent's name
 /// its own.
-pub fn card(config: &Config, agent: &config::Agent, public_url: &str) -> AgentCard {
+pub fn card(config: &Config, agent: &config::AgentConfig, public_url: &str) -> AgentCard {
     let card = &agent.card;
     AgentCard {
         name: card.name.clone(),
@@ -48,7 +48,7 @@ pub fn card(config: &Config, agent: &config::Agent, public_url: &str) -> AgentCa
     }
 }
 
-fn interfaces(config: &Config, agent: &config::Agent, public_url: &str) -> Vec<AgentInterface> {
+fn interfaces(config: &Config, agent: &config::AgentConfig, public_url: &str) -> Vec<AgentInterface> {
     let tenant = if agent.name == config.default_agent { "" } else { &agent.name };
     let web = format!("{public_url}{}", config.server.base_path);
     let interface = |url: String, binding: &str| AgentInterface {
@@ -67,7 +67,7 @@ fn grpc_target(url: &str) -> String {
     format!("{}:{}", uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(port))
 }
 
-fn extension(extension: &config::Extension) -> AgentExtension {
+fn extension(extension: &config::ExtensionConfig) -> AgentExtension {
     AgentExtension {
         uri: extension.uri.clone(),
         description: extension.description.clone(),
@@ -76,7 +76,7 @@ fn extension(extension: &config::Extension) -> AgentExtension {
     }
 }
 
-fn skill(skill: &config::Skill) -> AgentSkill {
+fn skill(skill: &config::SkillConfig) -> AgentSkill {
     AgentSkill {
         id: skill.id.clone(),
         name: skill.name.clone(),

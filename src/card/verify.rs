@@ -38,7 +38,7 @@ pub struct Header {
 
 /// Why a signature does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
+pub enum VerifyError {
     /// The protected header is no header.
     #[error("its protected header {0}")]
     Header(String),
@@ -86,15 +86,15 @@ impl SignedCard {
     ///
     /// # Errors
     /// When it does not hold.
-    pub fn check(&self, signature: &AgentCardSignature, key: &Jwk) -> Result<Coverage, Flaw> {
+    pub fn check(&self, signature: &AgentCardSignature, key: &Jwk) -> Result<Coverage, VerifyError> {
         let header = Header::read(signature)?;
-        let bytes = from_base64url(&signature.signature).ok_or(Flaw::Signature)?;
+        let bytes = from_base64url(&signature.signature).ok_or(VerifyError::Signature)?;
         for (coverage, payload) in &self.payloads {
             if key.verifies(&header.alg, &signing_input(&signature.protected, payload), &bytes)? {
                 return Ok(*coverage);
             }
         }
-        Err(Flaw::Bad)
+        Err(VerifyError::Bad)
     }
 }
 
@@ -128,8 +128,8 @@ impl Header {
     ///
     /// # Errors
     /// When it is none, or lacks what the protocol asks for, or asks for what this program does not know.
-    pub fn read(signature: &AgentCardSignature) -> Result<Self, Flaw> {
-        let wrong = |text: &str| Flaw::Header(text.to_owned());
+    pub fn read(signature: &AgentCardSignature) -> Result<Self, VerifyError> {
+        let wrong = |text: &str| VerifyError::Header(text.to_owned());
         let json = from_base64url(&signature.protected).ok_or_else(|| wrong("is not base64url"))?;
         let header: Value = serde_json::from_slice(&json).map_err(|_| wrong("is not JSON"))?;
         let text = |name: &str| header[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);

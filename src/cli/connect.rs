@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tricord_bindings::client::CallOptions;
 
 use super::exit::Failure;
-use crate::client::{Binding, Client, Settings};
+use crate::client::{Binding, Client, ClientSettings};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
@@ -71,7 +71,7 @@ impl Connect {
     }
 
     /// How to call.
-    pub(super) fn settings(&self) -> Result<Settings, Failure> {
+    pub(super) fn settings(&self) -> Result<ClientSettings, Failure> {
         let mut options = CallOptions::new();
         if let Some(timeout) = self.timeout {
             options = options.timeout(timeout);
@@ -79,7 +79,7 @@ impl Connect {
         for uri in &self.extensions {
             options = options.extension(uri);
         }
-        let settings = Settings {
+        let settings = ClientSettings {
             binding: self.binding.map(|wire| match wire {
                 Wire::Grpc => Binding::Grpc,
                 Wire::JsonRpc => Binding::JsonRpc,
@@ -88,7 +88,7 @@ impl Connect {
             trusted_hosts: self.trusted_hosts.clone(),
             tenant: self.tenant.clone(),
             options,
-            ..Settings::default()
+            ..ClientSettings::default()
         };
         Ok(settings.with_headers(self.headers()?))
     }

@@ -9,7 +9,7 @@ use super::exit::{self, Exit, Failure};
 use crate::config::{Config, Sources};
 use crate::protocol::CARD_PATH;
 use crate::telemetry;
-use crate::{Launch, Running, told_to_stop};
+use crate::{Launch, Running, shutdown_signal};
 
 /// Serve agents
 ///
@@ -118,13 +118,13 @@ fn serve(config: Config) -> ExitCode {
         Err(error) => return exit::code(Err(error.into())),
     };
     let ended = runtime.block_on(async {
-        let first = told_to_stop();
+        let first = shutdown_signal();
         let running = Launch::from_config(config).bind().await?;
         // Where stdout is closed, or its reader has gone, there is nobody to tell; the server runs all the same.
         let _ = print_banner(&running);
         let stop = async {
             first.await;
-            let second = told_to_stop();
+            let second = shutdown_signal();
             tokio::spawn(async {
                 second.await;
                 std::process::exit(130);

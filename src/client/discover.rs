@@ -17,7 +17,7 @@ const CARD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How an agent is to be called.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct ClientSettings {
     /// The wire; otherwise the card's first that can be used.
     pub binding: Option<Binding>,
     /// Headers for the card and for every call, such as `Authorization`.
@@ -26,11 +26,11 @@ pub struct Settings {
     pub trusted_hosts: Vec<String>,
     /// What to send as tenant, in place of what the interface says.
     pub tenant: Option<String>,
-    /// Options of every call. [`Settings::with_headers`] puts the headers into them.
+    /// Options of every call. [`ClientSettings::with_headers`] puts the headers into them.
     pub options: CallOptions,
 }
 
-impl Settings {
+impl ClientSettings {
     /// Sets headers, for the card and for every call.
     #[must_use]
     pub fn with_headers(mut self, headers: HeaderMap) -> Self {
@@ -82,7 +82,11 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// When nobody answers, or not with a card.
-pub async fn read_card(http: &HttpClient, url: &str, settings: &Settings) -> Result<(AgentCard, String), ConnectError> {
+pub async fn read_card(
+    http: &HttpClient,
+    url: &str,
+    settings: &ClientSettings,
+) -> Result<(AgentCard, String), ConnectError> {
     let (json, address) = fetch_card(http, url, settings).await?;
     let not_a_card = |why: String| ConnectError::NotACard { url: address.clone(), why };
     let card: AgentCard = proto_json::decode(&json).map_err(|error| not_a_card(error.to_string()))?;
@@ -96,7 +100,11 @@ pub async fn read_card(http: &HttpClient, url: &str, settings: &Settings) -> Res
 ///
 /// # Errors
 /// When nobody answers with a document.
-pub async fn fetch_card(http: &HttpClient, url: &str, settings: &Settings) -> Result<(Bytes, String), ClientError> {
+pub async fn fetch_card(
+    http: &HttpClient,
+    url: &str,
+    settings: &ClientSettings,
+) -> Result<(Bytes, String), ClientError> {
     let address = card_address(url);
     let wait = settings.options.wait().unwrap_or(CARD_TIMEOUT);
     let json = http.get(&address, settings.headers.clone(), Some(wait)).await?;
@@ -113,7 +121,7 @@ fn card_address(url: &str) -> String {
 }
 
 /// Credentials go to the host that was named by the caller, not to whom that host names.
-pub(super) fn check_trust(address: &str, choice: &Choice, settings: &Settings) -> Result<(), ConnectError> {
+pub(super) fn check_trust(address: &str, choice: &Choice, settings: &ClientSettings) -> Result<(), ConnectError> {
     let Some(header) = settings.headers.keys().find(|name| holds_credentials(name)) else { return Ok(()) };
     let place = |url: &str| {
         let uri: Uri = url.parse().unwrap_or_default();
@@ -160,15 +168,15 @@ mod tests {
     fn credentials_stay_with_the_host_that_was_named() {
         let choice = |url: &str| Choice { binding: Binding::JsonRpc, url: url.into(), tenant: String::new() };
         let card = "https://a.example/.well-known/agent-card.json";
-        let open = Settings::default();
+        let open = ClientSettings::default();
         let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
-        let secret = Settings::default().with_headers(headers);
+        let secret = ClientSettings::default().with_headers(headers);
         assert_eq!(check_trust(card, &choice("https://b.example"), &open), Ok(()));
         assert_eq!(check_trust(card, &choice("https://A.example:444/x"), &secret), Ok(()));
         for elsewhere in ["https://b.example", "http://a.example"] {
             assert!(matches!(check_trust(card, &choice(elsewhere), &secret), Err(ConnectError::Untrusted { .. })));
         }
-        let trusting = Settings { trusted_hosts: vec!["b.example".into()], ..secret.clone() };
+        let trusting = ClientSettings { trusted_hosts: vec!["b.example".into()], ..secret.clone() };
         assert_eq!(check_trust(card, &choice("https://b.example"), &trusting), Ok(()));
         assert_eq!(check_trust("http://localhost/c.json", &choice("http://127.0.0.1:9"), &secret), Ok(()));
     }

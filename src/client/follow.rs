@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tricord_bindings::client::{ClientError, Code, Event, EventStream};
+use tricord_bindings::client::{ClientError, Code, EventStream, StreamEvent};
 
 use super::Client;
 use crate::protocol::UNSUPPORTED_OPERATION;
@@ -125,7 +125,7 @@ impl Follow {
     }
 
     /// Takes note of an event; gives it on unless it says nothing new.
-    fn take(&mut self, event: Event<StreamResponse>) -> Option<StreamResponse> {
+    fn take(&mut self, event: StreamEvent<StreamResponse>) -> Option<StreamResponse> {
         self.attempts = 0;
         let resumed_at = self.resumed_at.take();
         // Every subscription begins with the task; only what follows, or another state, is news.

@@ -2,10 +2,10 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use tricord::client::{Client, Settings};
+//! use tricord::client::{Client, ClientSettings};
 //! use tricord::schema::{GetTaskRequest, Task};
 //!
-//! let agent = Client::connect("http://127.0.0.1:8080", Settings::default()).await?;
+//! let agent = Client::connect("http://127.0.0.1:8080", ClientSettings::default()).await?;
 //! let task: Task = agent.get_task(GetTaskRequest { id: "0198…".into(), ..Default::default() }).await?;
 //! # Ok(())
 //! # }
@@ -23,7 +23,7 @@ use crate::schema::{
 };
 
 pub use choose::{Binding, Choice};
-pub use discover::{ConnectError, Settings, fetch_card, read_card};
+pub use discover::{ClientSettings, ConnectError, fetch_card, read_card};
 pub use follow::Follow;
 
 /// An agent that was found.
@@ -42,7 +42,7 @@ impl Client {
     ///
     /// # Errors
     /// When the card cannot be read, or no interface of it can be used.
-    pub async fn connect(url: &str, settings: Settings) -> Result<Self, ConnectError> {
+    pub async fn connect(url: &str, settings: ClientSettings) -> Result<Self, ConnectError> {
         let http = HttpClient::new();
         let (card, address) = read_card(&http, url, &settings).await?;
         let mut choice = choose::choose(&card, &address, settings.binding)?;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::located::{Table, Value};
 use super::problem::Origin;
-use super::section::{Section, Sink, boolean, choice, count, parsed, size, text, texts};
-use super::tree::{Table, Value};
+use super::section::{Diagnostics, Section, boolean, choice, count, parsed, size, text, texts};
 use super::value::{Secret, duration, link};
-use super::{Agent, AgentKind, Card, Exec, Extension, OnRestart, Provider, Skill};
+use super::{AgentConfig, AgentKind, CardConfig, ExecConfig, ExtensionConfig, OnRestart, ProviderConfig, SkillConfig};
 
 /// First segments of paths that the server itself answers; an agent of that name could not be reached.
 const ROUTE_WORDS: [&str; 16] = [
@@ -34,11 +34,11 @@ const ROUTE_WORDS: [&str; 16] = [
 const NOT_BUILT_IN: [&str; 3] = ["http", "openai", "a2a"];
 
 /// Reads all agents; without any there is one of kind `echo`.
-pub(super) fn read(root: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Vec<Agent> {
+pub(super) fn read(root: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Vec<AgentConfig> {
     let named = root.has("agents");
     let mut sections = root.sections("agents");
     if !named {
-        let kind = super::tree::Node { origin: Origin::Nowhere, value: Value::Text("echo".to_owned()) };
+        let kind = super::located::Located { origin: Origin::Nowhere, value: Value::Text("echo".to_owned()) };
         sections = Some(vec![root.inline("agents[0]", Table::from([("kind".to_owned(), kind)]))]);
     } else if sections.as_ref().is_some_and(Vec::is_empty) {
         root.problem("agents", "is empty: a server without agents serves nothing");
@@ -55,7 +55,7 @@ fn agent(
     mut section: Section<'_>,
     names: &mut BTreeSet<String>,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Option<Agent> {
+) -> Option<AgentConfig> {
     if !section.has("kind") {
         section.problem("kind", "is missing: echo, exec or conformance");
     }
@@ -83,18 +83,18 @@ fn agent(
     if known {
         section.finish();
     }
-    Some(Agent { name: name?, kind: kind?, on_restart, cancel_grace, dedupe_message_id, streaming, card })
+    Some(AgentConfig { name: name?, kind: kind?, on_restart, cancel_grace, dedupe_message_id, streaming, card })
 }
 
-impl Agent {
+impl AgentConfig {
     /// A Rust type of the program's own, with a card that says little; see [`Agent::card`] for saying more.
     ///
     /// # Errors
     /// When the name is none: 1 to 64 letters, digits, `_`, `.` or `-`, and no path of the server itself.
     pub fn rust(name: &str) -> Result<Self, String> {
         let name = agent_name(name)?;
-        let sink = Sink::default();
-        let card = Section::new(&sink, String::new(), Origin::Nowhere, Table::new());
+        let diagnostics = Diagnostics::default();
+        let card = Section::new(&diagnostics, String::new(), Origin::Nowhere, Table::new());
         let card = self::card(card, &name, &AgentKind::Rust);
         Ok(Self {
             name,
@@ -129,7 +129,7 @@ fn agent_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-fn exec(section: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Option<Exec> {
+fn exec(section: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Option<ExecConfig> {
     if !section.has("command") {
         section.problem("command", "is missing: an exec agent needs one, such as [\"python3\", \"agent.py\"]");
     }
@@ -164,10 +164,10 @@ fn exec(section: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Opti
     let concurrency = section.get("concurrency", count).unwrap_or(64);
     let max_line = section.get("max_line", size).unwrap_or(1 << 20);
     let max_output = section.get("max_output", size).unwrap_or(16 << 20);
-    Some(Exec { command: command?, directory, environment, concurrency, max_line, max_output })
+    Some(ExecConfig { command: command?, directory, environment, concurrency, max_line, max_output })
 }
 
-fn card(mut section: Section<'_>, agent: &str, kind: &AgentKind) -> Card {
+fn card(mut section: Section<'_>, agent: &str, kind: &AgentKind) -> CardConfig {
     let (description, modes): (&str, (&[&str], &[&str])) = match kind {
         AgentKind::Echo => ("Sends back what it is sent", (&["text/plain"], &["text/plain"])),
         AgentKind::Rust => ("Answers messages", (&["text/plain"], &["text/plain"])),
@@ -197,7 +197,7 @@ fn card(mut section: Section<'_>, agent: &str, kind: &AgentKind) -> Card {
     let skills = if section.has("skills") {
         skills(&mut section)
     } else {
-        let skill = Skill {
+        let skill = SkillConfig {
             id: kind.name().to_owned(),
             name: name.clone(),
             description: description.clone(),
@@ -210,7 +210,7 @@ fn card(mut section: Section<'_>, agent: &str, kind: &AgentKind) -> Card {
     };
     section.know(&["provider", "skills"]);
     section.finish();
-    Card {
+    CardConfig {
         name,
         description,
         version,
@@ -224,22 +224,22 @@ fn card(mut section: Section<'_>, agent: &str, kind: &AgentKind) -> Card {
     }
 }
 
-fn provider(mut section: Section<'_>) -> Option<Provider> {
+fn provider(mut section: Section<'_>) -> Option<ProviderConfig> {
     let organization = section.required("organization", text);
     let url = section.required("url", parsed(link));
     section.finish();
-    Some(Provider { organization: organization?, url: url? })
+    Some(ProviderConfig { organization: organization?, url: url? })
 }
 
-fn extension(mut section: Section<'_>) -> Option<Extension> {
+fn extension(mut section: Section<'_>) -> Option<ExtensionConfig> {
     let uri = section.required("uri", text);
     let description = section.get("description", text).unwrap_or_default();
     let required = section.get("required", boolean).unwrap_or(false);
     section.finish();
-    Some(Extension { uri: uri?, description, required })
+    Some(ExtensionConfig { uri: uri?, description, required })
 }
 
-fn skills(card: &mut Section<'_>) -> Vec<Skill> {
+fn skills(card: &mut Section<'_>) -> Vec<SkillConfig> {
     let sections = card.sections("skills");
     if sections.as_ref().is_some_and(Vec::is_empty) {
         card.problem("skills", "is empty: a card needs at least one skill; leave the key out for the kind's own");
@@ -248,7 +248,7 @@ fn skills(card: &mut Section<'_>) -> Vec<Skill> {
     sections.unwrap_or_default().into_iter().filter_map(|section| skill(section, &mut ids)).collect()
 }
 
-fn skill(mut section: Section<'_>, ids: &mut BTreeSet<String>) -> Option<Skill> {
+fn skill(mut section: Section<'_>, ids: &mut BTreeSet<String>) -> Option<SkillConfig> {
     let id = section.required("id", text);
     if let Some(id) = &id
         && !ids.insert(id.clone())
@@ -262,7 +262,15 @@ fn skill(mut section: Section<'_>, ids: &mut BTreeSet<String>) -> Option<Skill> 
     let input_modes = section.get("input_modes", media_types).unwrap_or_default();
     let output_modes = section.get("output_modes", media_types).unwrap_or_default();
     section.finish();
-    Some(Skill { id: id?, name: name?, description: description?, tags: tags?, examples, input_modes, output_modes })
+    Some(SkillConfig {
+        id: id?,
+        name: name?,
+        description: description?,
+        tags: tags?,
+        examples,
+        input_modes,
+        output_modes,
+    })
 }
 
 fn media_types(value: &Value) -> Result<Vec<String>, String> {

@@ -7,11 +7,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::located::{self, Located, Table, Value};
 use super::problem::{Origin, Problem, Problems};
-use super::section::{Section, Sink, boolean, choice, count, parsed, size, text, texts};
-use super::tree::{self, Node, Table, Value};
+use super::section::{Diagnostics, Section, boolean, choice, count, parsed, size, text, texts};
 use super::value::{Network, Secret, address, duration, web_address};
-use super::{Admin, CardKey, Config, Limits, Log, LogFormat, ProtocolOptions, Server, Store, StoreUrl, Tls, agents};
+use super::{
+    AdminConfig, CardKey, Config, LimitsConfig, LogConfig, LogFormat, ProtocolOptions, ServerConfig, StoreConfig,
+    StoreUrl, TlsConfig, agents,
+};
 
 /// What begins the names of environment variables.
 const PREFIX: &str = "TRICORD_";
@@ -72,7 +75,7 @@ impl Sources {
     /// Takes a flag that names the one agent: its kind and, for `exec`, the command.
     #[must_use]
     pub fn agent(mut self, flag: &'static str, kind: &str, command: Option<Vec<String>>) -> Self {
-        let node = |value| Node { origin: Origin::Flag(flag), value };
+        let node = |value| Located { origin: Origin::Flag(flag), value };
         let mut table = Table::from([("kind".to_owned(), node(Value::Loose(kind.to_owned())))]);
         if let Some(command) = command {
             let items = command.into_iter().map(|word| node(Value::Text(word))).collect();
@@ -89,18 +92,18 @@ impl Sources {
     pub fn load(self) -> Result<Config, Problems> {
         let mut broken = Vec::new();
         let mut table = match &self.file {
-            Some((path, text)) => tree::parse(path, text, &mut broken),
+            Some((path, text)) => located::parse(path, text, &mut broken),
             None => Table::new(),
         };
         if !broken.is_empty() {
             // What a broken line meant is a guess, so only the breaks are reported.
             return Err(Problems(broken));
         }
-        let sink = Sink::default();
-        self.overlay(&mut table, &sink);
+        let diagnostics = Diagnostics::default();
+        self.overlay(&mut table, &diagnostics);
         let env = |name: &str| self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
-        let config = read(Section::new(&sink, String::new(), Origin::Nowhere, table), &env);
-        let mut problems = sink.into_problems();
+        let config = read(Section::new(&diagnostics, String::new(), Origin::Nowhere, table), &env);
+        let mut problems = diagnostics.into_problems();
         if problems.is_empty() {
             return Ok(config);
         }
@@ -108,7 +111,7 @@ impl Sources {
         Err(Problems(problems))
     }
 
-    fn overlay(&self, table: &mut Table, sink: &Sink) {
+    fn overlay(&self, table: &mut Table, diagnostics: &Diagnostics) {
         for (name, value) in &self.environment {
             // Variables without the two underscores belong to flags.
             let Some(path) = name.strip_prefix(PREFIX).filter(|rest| rest.contains("__")) else { continue };
@@ -116,27 +119,27 @@ impl Sources {
             let path = path.to_ascii_lowercase();
             let path: Vec<&str> = path.split("__").collect();
             if path[0] == "agents" {
-                sink.push(origin, "", "agents are named in the file or by a flag, not in the environment");
+                diagnostics.push(origin, "", "agents are named in the file or by a flag, not in the environment");
                 continue;
             }
-            let node = Node { origin: origin.clone(), value: Value::Loose(value.clone()) };
-            if let Err(key) = tree::overlay(table, &path, node) {
-                sink.push(origin, path.join("."), format!("{key} is no table"));
+            let node = Located { origin: origin.clone(), value: Value::Loose(value.clone()) };
+            if let Err(key) = located::overlay(table, &path, node) {
+                diagnostics.push(origin, path.join("."), format!("{key} is no table"));
             }
         }
         for (flag, path, value) in &self.flags {
-            let node = Node { origin: Origin::Flag(flag), value: Value::Loose(value.clone()) };
+            let node = Located { origin: Origin::Flag(flag), value: Value::Loose(value.clone()) };
             // Fails only where the file has no table, which is reported when that is read.
-            let _ = tree::overlay(table, path, node);
+            let _ = located::overlay(table, path, node);
         }
         if let Some((flag, agent)) = &self.agent {
             let origin = Origin::Flag(flag);
-            let item = Node { origin: origin.clone(), value: Value::Table(agent.clone()) };
-            let list = Node { origin: origin.clone(), value: Value::List(vec![item]) };
+            let item = Located { origin: origin.clone(), value: Value::Table(agent.clone()) };
+            let list = Located { origin: origin.clone(), value: Value::List(vec![item]) };
             if let Some(old) = table.insert("agents".to_owned(), list) {
                 let at = old.origin.to_string();
                 let at = at.trim_end_matches(": ");
-                sink.push(origin, "agents", format!("{at} names agents too; use the file or the flag"));
+                diagnostics.push(origin, "agents", format!("{at} names agents too; use the file or the flag"));
             }
         }
     }
@@ -169,7 +172,7 @@ fn read(mut root: Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Config {
     Config { server: read_server, admin, limits, store, protocol, log, agents, default_agent }
 }
 
-fn read_server(server: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Server {
+fn read_server(server: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> ServerConfig {
     let listen = server.get("listen", parsed(address)).unwrap_or_else(|| ([127, 0, 0, 1], 8080).into());
     let public_url = server.get("public_url", parsed(web_address));
     let base_path = server.get("base_path", base_path).unwrap_or_default();
@@ -192,7 +195,7 @@ fn read_server(server: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -
     let keep_alive = server.get("keep_alive", parsed(some_time)).unwrap_or(Duration::from_secs(20));
     let grace = server.get("grace", parsed(duration)).unwrap_or(Duration::from_secs(30));
     server.know(&["tls"]);
-    Server {
+    ServerConfig {
         listen,
         public_url,
         base_path,
@@ -236,7 +239,7 @@ fn read_card_key(mut key: Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> 
     Some(CardKey { key: read?, kid })
 }
 
-fn read_tls(mut tls: Section<'_>) -> Option<Tls> {
+fn read_tls(mut tls: Section<'_>) -> Option<TlsConfig> {
     let readable = |path: &str| match std::fs::File::open(path) {
         Ok(_) => Ok(PathBuf::from(path)),
         Err(error) => Err(format!("the file {path} cannot be read: {error}")),
@@ -249,7 +252,7 @@ fn read_tls(mut tls: Section<'_>) -> Option<Tls> {
     let cert = tls.get("cert", parsed(readable));
     let key = tls.get("key", parsed(readable));
     tls.finish();
-    Some(Tls { cert: cert?, key: key? })
+    Some(TlsConfig { cert: cert?, key: key? })
 }
 
 fn origins(value: &Value) -> Result<Vec<String>, String> {
@@ -266,18 +269,18 @@ fn origins(value: &Value) -> Result<Vec<String>, String> {
     texts(value)?.iter().map(origin).collect()
 }
 
-fn read_admin(mut admin: Section<'_>) -> Admin {
+fn read_admin(mut admin: Section<'_>) -> AdminConfig {
     let loopback = |text: &str| match address(text)? {
         at if at.ip().is_loopback() => Ok(at),
         at => Err(format!("{at} is not a loopback address; the admin port has no authentication, so it needs one")),
     };
     let listen = admin.get("listen", parsed(loopback));
     admin.finish();
-    Admin { listen }
+    AdminConfig { listen }
 }
 
-fn read_limits(mut limits: Section<'_>) -> Limits {
-    let read = Limits {
+fn read_limits(mut limits: Section<'_>) -> LimitsConfig {
+    let read = LimitsConfig {
         body: limits.get("body", size).unwrap_or(16 << 20),
         bodies_in_flight: limits.get("bodies_in_flight", size).unwrap_or(256 << 20),
         running_tasks: limits.get("running_tasks", count).unwrap_or(10_000),
@@ -294,7 +297,7 @@ fn read_limits(mut limits: Section<'_>) -> Limits {
     read
 }
 
-fn read_store(mut store: Section<'_>) -> Store {
+fn read_store(mut store: Section<'_>) -> StoreConfig {
     let url = store.get("url", parsed(store_url)).unwrap_or_else(|| StoreUrl::Sqlite("tricord.db".into()));
     let keep = |text: &str| if text == "forever" { Ok(None) } else { duration(text).map(Some) };
     let keep_finished = store.get("keep_finished", parsed(keep)).unwrap_or(Some(Duration::from_secs(30 * 86_400)));
@@ -303,7 +306,7 @@ fn read_store(mut store: Section<'_>) -> Store {
             .problem("keep_finished", "is less than an hour, the least that clients may rely on; or write \"forever\"");
     }
     store.finish();
-    Store { url, keep_finished }
+    StoreConfig { url, keep_finished }
 }
 
 /// Reads the address of a store.
@@ -324,9 +327,9 @@ fn read_protocol(mut protocol: Section<'_>) -> ProtocolOptions {
     ProtocolOptions { assume_version }
 }
 
-fn read_log(mut log: Section<'_>) -> Log {
+fn read_log(mut log: Section<'_>) -> LogConfig {
     let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-    let read = Log {
+    let read = LogConfig {
         format: log.get("format", choice(&formats)).unwrap_or(LogFormat::Text),
         level: log.get("level", parsed(level)).unwrap_or_else(|| "info".to_owned()),
         access: log.get("access", boolean).unwrap_or(false),

@@ -5,11 +5,11 @@
 
 mod agents;
 mod load;
+mod located;
 mod problem;
 mod section;
 #[cfg(test)]
 mod tests;
-mod tree;
 mod value;
 
 use std::collections::BTreeMap;
@@ -42,26 +42,26 @@ pub fn parse_store_url(text: &str) -> Result<StoreUrl, String> {
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The public port.
-    pub server: Server,
+    pub server: ServerConfig,
     /// The operators' port.
-    pub admin: Admin,
+    pub admin: AdminConfig,
     /// What is refused before it hurts.
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// Where tasks are kept.
-    pub store: Store,
+    pub store: StoreConfig,
     /// How the protocol is read.
     pub protocol: ProtocolOptions,
     /// What is written to stderr.
-    pub log: Log,
+    pub log: LogConfig,
     /// The agents, at least one; names are unique.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<AgentConfig>,
     /// The name of the agent that a request without a tenant means; one of [`Config::agents`].
     pub default_agent: String,
 }
 
 /// `[server]`: the public port.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct ServerConfig {
     /// `listen`: where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
     /// `public_url`: what cards advertise, without a trailing slash; see [`Config::public_url`].
@@ -69,7 +69,7 @@ pub struct Server {
     /// `base_path`: what every path begins with: empty, or `/segment…` without a trailing slash.
     pub base_path: String,
     /// `tls`: certificate and key, if the port speaks TLS.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsConfig>,
     /// `card_max_age`: how long clients and caches may keep a card without asking again.
     pub card_max_age: Duration,
     /// `card_keys`: what cards are signed with; every key signs every card.
@@ -100,7 +100,7 @@ pub struct CardKey {
 
 /// `[server.tls]`: PEM files.
 #[derive(Debug, Clone)]
-pub struct Tls {
+pub struct TlsConfig {
     /// `cert`: the certificate chain.
     pub cert: PathBuf,
     /// `key`: its private key.
@@ -109,14 +109,14 @@ pub struct Tls {
 
 /// `[admin]`: the operators' port.
 #[derive(Debug, Clone, Default)]
-pub struct Admin {
+pub struct AdminConfig {
     /// `listen`: a loopback address; `None` for no such port.
     pub listen: Option<SocketAddr>,
 }
 
 /// `[limits]`: what is refused before it hurts. Sizes in bytes.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// `body`: one request body.
     pub body: u64,
     /// `bodies_in_flight`: all request bodies being read or worked on.
@@ -137,7 +137,7 @@ pub struct Limits {
 
 /// `[store]`: where tasks are kept.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct StoreConfig {
     /// `url`: which store.
     pub url: StoreUrl,
     /// `keep_finished`: how long a finished task is kept; `None` for ever.
@@ -153,7 +153,7 @@ pub struct ProtocolOptions {
 
 /// `[log]`: what is written to stderr.
 #[derive(Debug, Clone)]
-pub struct Log {
+pub struct LogConfig {
     /// `format`: how a line looks.
     pub format: LogFormat,
     /// `level`: `error`, `warn`, `info`, `debug`, `trace`, or a list such as `info,tricord::engine=debug`.
@@ -173,7 +173,7 @@ pub enum LogFormat {
 
 /// `[[agents]]`: one agent.
 #[derive(Debug, Clone)]
-pub struct Agent {
+pub struct AgentConfig {
     /// `name`: its tenant on the wire, its segment in paths.
     pub name: String,
     /// `kind`: what does the work.
@@ -187,7 +187,7 @@ pub struct Agent {
     /// `streaming`: events can be followed as they come; without it the two operations that stream are refused.
     pub streaming: bool,
     /// `card`: what the card says.
-    pub card: Card,
+    pub card: CardConfig,
 }
 
 /// What does the work.
@@ -196,7 +196,7 @@ pub enum AgentKind {
     /// Sends back what it is sent.
     Echo,
     /// Runs a command for every turn.
-    Exec(Exec),
+    Exec(ExecConfig),
     /// The scripted agent that conformance tests talk to.
     Conformance,
     /// A Rust type that the program brings; no file can name it.
@@ -217,7 +217,7 @@ impl AgentKind {
 
 /// What an `exec` agent runs.
 #[derive(Debug, Clone)]
-pub struct Exec {
+pub struct ExecConfig {
     /// `command`: the program and its arguments; at least the program.
     pub command: Vec<String>,
     /// `directory`: where it runs; the server's own directory by default.
@@ -243,7 +243,7 @@ pub enum OnRestart {
 
 /// `[agents.card]`: what an agent's card says beside what the server knows itself.
 #[derive(Debug, Clone)]
-pub struct Card {
+pub struct CardConfig {
     /// `name`: for people; the agent's name by default.
     pub name: String,
     /// `description`: for people.
@@ -255,20 +255,20 @@ pub struct Card {
     /// `icon_url`.
     pub icon_url: Option<String>,
     /// `provider`: who runs it.
-    pub provider: Option<Provider>,
+    pub provider: Option<ProviderConfig>,
     /// `input_modes`: media types read, at least one.
     pub input_modes: Vec<String>,
     /// `output_modes`: media types written, at least one.
     pub output_modes: Vec<String>,
     /// `extensions`: extensions of the protocol that the agent knows.
-    pub extensions: Vec<Extension>,
+    pub extensions: Vec<ExtensionConfig>,
     /// `skills`: at least one; ids are unique.
-    pub skills: Vec<Skill>,
+    pub skills: Vec<SkillConfig>,
 }
 
 /// `[agents.card.provider]`: who runs an agent.
 #[derive(Debug, Clone)]
-pub struct Provider {
+pub struct ProviderConfig {
     /// `organization`.
     pub organization: String,
     /// `url`.
@@ -277,7 +277,7 @@ pub struct Provider {
 
 /// `[[agents.card.extensions]]`: an extension of the protocol.
 #[derive(Debug, Clone)]
-pub struct Extension {
+pub struct ExtensionConfig {
     /// `uri`: its name.
     pub uri: String,
     /// `description`.
@@ -288,7 +288,7 @@ pub struct Extension {
 
 /// `[[agents.card.skills]]`: something that an agent can be asked for.
 #[derive(Debug, Clone)]
-pub struct Skill {
+pub struct SkillConfig {
     /// `id`.
     pub id: String,
     /// `name`.

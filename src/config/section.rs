@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use super::located::{Located, Table, Value};
 use super::problem::{Origin, Problem};
-use super::tree::{Node, Table, Value};
 
 /// What went wrong so far.
 #[derive(Debug, Default)]
-pub(super) struct Sink(RefCell<Vec<Problem>>);
+pub(super) struct Diagnostics(RefCell<Vec<Problem>>);
 
-impl Sink {
+impl Diagnostics {
     pub(super) fn push(&self, origin: Origin, key: impl Into<String>, text: impl Into<String>) {
         self.0.borrow_mut().push(Problem { origin, key: key.into(), text: text.into() });
     }
@@ -22,7 +22,7 @@ impl Sink {
 
 /// One table being read. What was not asked for when it is [finished](Section::finish) is unknown.
 pub(super) struct Section<'a> {
-    sink: &'a Sink,
+    diagnostics: &'a Diagnostics,
     path: String,
     origin: Origin,
     table: Table,
@@ -32,15 +32,15 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn new(sink: &'a Sink, path: String, origin: Origin, table: Table) -> Self {
-        Self { sink, path, origin, table, origins: BTreeMap::new(), known: Vec::new() }
+    pub(super) fn new(diagnostics: &'a Diagnostics, path: String, origin: Origin, table: Table) -> Self {
+        Self { diagnostics, path, origin, table, origins: BTreeMap::new(), known: Vec::new() }
     }
 
     fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    fn take(&mut self, key: &'static str) -> Option<Node> {
+    fn take(&mut self, key: &'static str) -> Option<Located> {
         self.known.push(key);
         let node = self.table.remove(key)?;
         self.origins.insert(key, node.origin.clone());
@@ -55,7 +55,7 @@ impl<'a> Section<'a> {
     /// Reports a problem with a key: at the line where it stands, or at the table's if it is missing.
     pub(super) fn problem(&self, key: &str, text: impl Into<String>) {
         let origin = self.origins.get(key).unwrap_or(&self.origin).clone();
-        self.sink.push(origin, self.path_of(key), text);
+        self.diagnostics.push(origin, self.path_of(key), text);
     }
 
     /// Reads a value. `None` if it is missing or wrong; the latter is reported.
@@ -75,13 +75,13 @@ impl<'a> Section<'a> {
         let path = self.path_of(key);
         let (origin, table) = match self.take(key) {
             None => (self.origin.clone(), Table::new()),
-            Some(Node { origin, value: Value::Table(table) }) => (origin, table),
-            Some(Node { origin, value }) => {
+            Some(Located { origin, value: Value::Table(table) }) => (origin, table),
+            Some(Located { origin, value }) => {
                 self.problem(key, format!("takes a table, not {}", value.kind()));
                 (origin, Table::new())
             }
         };
-        Section::new(self.sink, path, origin, table)
+        Section::new(self.diagnostics, path, origin, table)
     }
 
     /// Reads a list of tables. `None` if it is missing or wrong; the latter is reported.
@@ -89,18 +89,18 @@ impl<'a> Section<'a> {
         let path = self.path_of(key);
         let items = match self.take(key) {
             None => return None,
-            Some(Node { value: Value::List(items), .. }) => items,
-            Some(Node { value, .. }) => {
+            Some(Located { value: Value::List(items), .. }) => items,
+            Some(Located { value, .. }) => {
                 self.problem(key, format!("takes a list of tables ([[{path}]]), not {}", value.kind()));
                 return None;
             }
         };
         let mut sections = Vec::new();
-        for (i, Node { origin, value }) in items.into_iter().enumerate() {
+        for (i, Located { origin, value }) in items.into_iter().enumerate() {
             let path = format!("{path}[{i}]");
             match value {
-                Value::Table(table) => sections.push(Section::new(self.sink, path, origin, table)),
-                other => self.sink.push(origin, path, format!("takes a table, not {}", other.kind())),
+                Value::Table(table) => sections.push(Section::new(self.diagnostics, path, origin, table)),
+                other => self.diagnostics.push(origin, path, format!("takes a table, not {}", other.kind())),
             }
         }
         Some(sections)
@@ -116,8 +116,8 @@ impl<'a> Section<'a> {
         let path = self.path_of(key);
         let table = match self.take(key) {
             None => return BTreeMap::new(),
-            Some(Node { value: Value::Table(table), .. }) => table,
-            Some(Node { value, .. }) => {
+            Some(Located { value: Value::Table(table), .. }) => table,
+            Some(Located { value, .. }) => {
                 self.problem(key, format!("takes a table, not {}", value.kind()));
                 return BTreeMap::new();
             }
@@ -128,7 +128,7 @@ impl<'a> Section<'a> {
                 Ok(value) => {
                     entries.insert(name, value);
                 }
-                Err(text) => self.sink.push(node.origin, format!("{path}.{name}"), text),
+                Err(text) => self.diagnostics.push(node.origin, format!("{path}.{name}"), text),
             }
         }
         entries
@@ -146,9 +146,9 @@ impl<'a> Section<'a> {
         self.get(key, read)
     }
 
-    /// A table that no file holds, under the same sink.
+    /// A table that no file holds, under the same diagnostics.
     pub(super) fn inline(&self, path: &str, table: Table) -> Section<'a> {
-        Section::new(self.sink, path.to_owned(), Origin::Nowhere, table)
+        Section::new(self.diagnostics, path.to_owned(), Origin::Nowhere, table)
     }
 
     /// Names keys that are known even when nothing asked for them.
@@ -169,7 +169,7 @@ impl<'a> Section<'a> {
                 Some((_, known)) => format!("unknown key; did you mean {:?}?", self.path_of(known)),
                 None => format!("unknown key; known here: {}", self.known.join(", ")),
             };
-            self.sink.push(node.origin.clone(), self.path_of(key), text);
+            self.diagnostics.push(node.origin.clone(), self.path_of(key), text);
         }
     }
 }

@@ -312,7 +312,8 @@ fn the_example_shows_the_defaults() {
     assert_eq!(shown(&example), shown(&defaults));
     let (server, default) = (&example.server, &defaults.server);
     assert_eq!((server.listen, server.grace), (default.listen, default.grace));
-    let web = |server: &super::Server| (server.card_max_age, server.cors_credentials, server.trusted_proxies.clone());
+    let web =
+        |server: &super::ServerConfig| (server.card_max_age, server.cors_credentials, server.trusted_proxies.clone());
     assert_eq!(web(server), web(default));
     assert_eq!((&server.base_path, server.ping_interval), (&default.base_path, default.ping_interval));
     let bare = load("[[agents]]\nkind = 'exec'\ncommand = ['cat']").unwrap();
@@ -320,7 +321,7 @@ fn the_example_shows_the_defaults() {
     assert_eq!((agent.on_restart, agent.cancel_grace), (default.on_restart, default.cancel_grace));
     assert_eq!(agent.dedupe_message_id, default.dedupe_message_id);
     let (AgentKind::Exec(exec), AgentKind::Exec(default)) = (&agent.kind, &default.kind) else { panic!("{agent:?}") };
-    let bounds = |exec: &super::Exec| (exec.concurrency, exec.max_line, exec.max_output);
+    let bounds = |exec: &super::ExecConfig| (exec.concurrency, exec.max_line, exec.max_output);
     assert_eq!(bounds(exec), bounds(default));
 }
 

@@ -75,7 +75,7 @@ async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {
     let watcher = Watcher::new(cell);
     let (ended, run) = {
         let inner = cell.lock();
-        if inner.lost {
+        if inner.poisoned {
             return Err(EngineError::StoreUnavailable);
         }
         let head = inner.head.ok_or(EngineError::NotFound)?;
@@ -101,7 +101,7 @@ async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {
         });
         cell.touch_row(inner);
         // Refused if the run brought the task to an end meanwhile, which may be CANCELED already.
-        (cell.admit(inner, Draft::status(TaskState::Canceled, None)).err(), abort)
+        (cell.append(inner, Draft::status(TaskState::Canceled, None)).err(), abort)
     });
     if let Some(abort) = abort {
         abort.abort();
@@ -118,7 +118,7 @@ async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {
 
 fn poll_over(cell: &TaskCell, number: u32, watcher: usize, cx: &Context<'_>) -> Poll<()> {
     let mut inner = cell.lock();
-    if inner.lost || inner.run.as_ref().is_none_or(|run| run.number != number) {
+    if inner.poisoned || inner.run.as_ref().is_none_or(|run| run.number != number) {
         return Poll::Ready(());
     }
     inner.park(watcher, cx);
@@ -128,7 +128,7 @@ fn poll_over(cell: &TaskCell, number: u32, watcher: usize, cx: &Context<'_>) -> 
 /// Ready when the task's end is committed, or never will be.
 fn poll_ended(cell: &TaskCell, watcher: usize, cx: &Context<'_>) -> Poll<Result<TaskState, EngineError>> {
     let mut inner = cell.lock();
-    if inner.lost {
+    if inner.poisoned {
         return Poll::Ready(Err(EngineError::StoreUnavailable));
     }
     match state_of(inner.committed.task.task()) {

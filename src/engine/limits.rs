@@ -8,10 +8,10 @@ use crate::store::MAX_SEQ;
 
 /// Limits of a whole engine. Work beyond one is refused with a clear answer, never queued without bound.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct EngineLimits {
     /// Tasks that run at the same time.
     pub running: usize,
-    /// Bytes admitted and not yet committed, over all tasks.
+    /// Bytes appended and not yet committed, over all tasks.
     pub uncommitted: usize,
     /// The same of one run: beyond it, its emits wait.
     pub uncommitted_per_run: usize,
@@ -23,7 +23,7 @@ pub struct Limits {
     pub task_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for EngineLimits {
     fn default() -> Self {
         Self {
             running: 10_000,
@@ -39,7 +39,7 @@ impl Default for Limits {
 /// What is used of the limits now.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
-    limits: Limits,
+    limits: EngineLimits,
     running: AtomicUsize,
     uncommitted: AtomicUsize,
     streams: AtomicUsize,
@@ -59,7 +59,7 @@ impl Drop for Permit {
 }
 
 impl Usage {
-    pub(super) fn new(limits: Limits) -> Arc<Self> {
+    pub(super) fn new(limits: EngineLimits) -> Arc<Self> {
         Arc::new(Self { limits, ..Self::default() })
     }
 
@@ -93,12 +93,12 @@ impl Usage {
         Ok(())
     }
 
-    /// Whether a run with so many bytes under way may admit more before some are committed.
+    /// Whether a run with so many bytes under way may append more before some are committed.
     pub(super) fn run_has_room(&self, uncommitted: usize) -> bool {
         uncommitted < self.limits.uncommitted_per_run
     }
 
-    /// Whether more may be admitted before something is committed.
+    /// Whether more may be appended before something is committed.
     pub(super) fn has_room(&self) -> bool {
         self.uncommitted.load(Ordering::Acquire) < self.limits.uncommitted
     }

@@ -1,7 +1,7 @@
 //! The task engine: one cell per live task, runs that work on it, and what leads from a commit to its readers.
 //!
 //! ```text
-//! run, cancel, follow-up ─► cell.admit ─► writer (store) ─► publisher ─► cell.publish ─► streams, senders
+//! run, cancel, follow-up ─► cell.append ─► writer (store) ─► publisher ─► cell.publish ─► streams, senders
 //! ```
 
 mod cancel;
@@ -25,12 +25,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::agents::{AnyAgent, EmitError};
+use crate::agents::{BoxAgent, EmitError};
 use crate::schema::TaskState;
 use crate::store::{Health, Store, StoreError, Writer};
 
 pub use cell::TaskCell;
-pub use limits::Limits;
+pub use limits::EngineLimits;
 pub use read::Snapshot;
 pub use send::{Incoming, Outcome, Sent};
 pub use stream::TaskStream;
@@ -54,7 +54,7 @@ pub struct AgentSpec {
     /// Its name, which is its tenant on the wire.
     pub name: Arc<str>,
     /// What does the work.
-    pub agent: AnyAgent,
+    pub agent: BoxAgent,
     /// What happens to its tasks after a restart.
     pub on_restart: OnRestart,
     /// How long a run may take to end after a cancel before it is cut off.
@@ -75,8 +75,8 @@ struct Shared {
     draining: AtomicBool,
     health: watch::Receiver<Health>,
     /// Tasks that are to be recovered: their cells were lost with a failed commit, or there was no place for their runs.
-    lost: Mutex<Vec<Uuid>>,
-    lost_one: tokio::sync::Notify,
+    to_recover: Mutex<Vec<Uuid>>,
+    recovery_due: tokio::sync::Notify,
     /// Wakes everything that waits for the server to drain.
     settled: tokio::sync::Notify,
     /// The task that tells readers what was committed; it ends after the writer.
@@ -142,7 +142,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn start(store: Store, agents: Vec<AgentSpec>, limits: Limits) -> Result<Self, EngineError> {
+    pub fn start(store: Store, agents: Vec<AgentSpec>, limits: EngineLimits) -> Result<Self, EngineError> {
         let (sender, commits) = tokio::sync::mpsc::unbounded_channel();
         let writer = Writer::start(store.clone(), sender).map_err(|error| {
             tracing::error!(%error, "the store's writer does not start");
@@ -159,8 +159,8 @@ impl Engine {
             agents,
             draining: AtomicBool::new(false),
             health,
-            lost: Mutex::default(),
-            lost_one: tokio::sync::Notify::new(),
+            to_recover: Mutex::default(),
+            recovery_due: tokio::sync::Notify::new(),
             settled: tokio::sync::Notify::new(),
             publisher: Mutex::default(),
         }));
@@ -207,7 +207,7 @@ impl Engine {
     }
 
     /// Stops for good: cuts off what still runs, without a change of its task (`on_restart` decides at the next start),
-    /// writes what was admitted and tells its readers. Whoever still waits for a task is told that the server goes down;
+    /// writes what was appended and tells its readers. Whoever still waits for a task is told that the server goes down;
     /// streams stay open. Call [`drain`](Self::drain) first to let runs end.
     pub async fn close(&self) {
         self.0.draining.store(true, Ordering::Release);

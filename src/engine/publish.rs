@@ -23,7 +23,7 @@ pub(super) async fn publish(engine: Engine, mut commits: UnboundedReceiver<Commi
             Commit::Failed(items, error) => {
                 tracing::error!(%error, tasks = items.len(), "a commit failed; its runs are cut off");
                 for cell in items {
-                    lose(&engine, &cell);
+                    abandon(&engine, &cell);
                 }
             }
         }
@@ -33,10 +33,10 @@ pub(super) async fn publish(engine: Engine, mut commits: UnboundedReceiver<Commi
 /// One task's append was refused while the others of its batch stand: only that task is lost.
 fn refused(engine: &Engine, cell: &Arc<TaskCell>, error: &AppendError) {
     tracing::error!(%error, task = %cell.ids.task, "the store refused a task's records; its run is cut off");
-    lose(engine, cell);
+    abandon(engine, cell);
 }
 
-fn lose(engine: &Engine, cell: &Arc<TaskCell>) {
-    cell.lose();
-    engine.lost(cell.id);
+fn abandon(engine: &Engine, cell: &Arc<TaskCell>) {
+    cell.abandon();
+    engine.recover_later(cell.id);
 }

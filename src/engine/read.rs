@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use crate::schema::Task;
 use crate::store::{Tail, TaskRow};
-use crate::task::event::{Event, Ids, micros};
+use crate::task::event::{Ids, LogEvent, micros};
 use crate::task::{fold, lifecycle};
 
-use super::cell::{Beginning, Fold, state_of};
+use super::cell::{CellSeed, Fold, state_of};
 use super::{Engine, EngineError, TaskCell};
 
 /// A task as it stands.
@@ -63,7 +63,7 @@ impl Engine {
                 return Err(EngineError::NotFound);
             }
             let inner = cell.lock();
-            if !inner.lost {
+            if !inner.poisoned {
                 return match &inner.committed.task {
                     _ if inner.committed.seq == 0 => Err(EngineError::NotFound),
                     Fold::Open(task) => Ok(Snapshot::Owned(task.clone())),
@@ -99,7 +99,7 @@ impl Engine {
             self.load_cell(&row).map(Some)
         })?;
         match cell {
-            Some(cell) if *cell.spec.name == *agent && *cell.owner == *owner && !cell.lock().lost => Ok(cell),
+            Some(cell) if *cell.spec.name == *agent && *cell.owner == *owner && !cell.lock().poisoned => Ok(cell),
             Some(cell) if *cell.spec.name == *agent && *cell.owner == *owner => Err(EngineError::StoreUnavailable),
             _ => Err(EngineError::NotFound),
         }
@@ -108,9 +108,9 @@ impl Engine {
     pub(super) fn load_cell(&self, row: &TaskRow) -> Result<Arc<TaskCell>, EngineError> {
         let spec = self.0.agents.get(&row.agent).ok_or(EngineError::NotFound)?;
         let Folded { task, seq, time_us, bytes, .. } = self.fold(row)?;
-        let beginning = Beginning::Stored { task, seq, time_us, status_us: row.status_us, bytes };
+        let seed = CellSeed::Stored { task, seq, time_us, status_us: row.status_us, bytes };
         let owner = Arc::clone(&row.owner);
-        Ok(TaskCell::new(Arc::clone(&self.0), row.id, ids(row), row.pk, Arc::clone(spec), owner, beginning))
+        Ok(TaskCell::new(Arc::clone(&self.0), row.id, ids(row), row.pk, Arc::clone(spec), owner, seed))
     }
 
     /// Folds a task's log, from its checkpoint on.
@@ -129,7 +129,7 @@ impl Engine {
         }
         for record in log.batches.into_iter().flat_map(|batch| batch.records) {
             folded.time_us = record.time_us;
-            let Some(event) = Event::from_record(&ids, record) else { continue };
+            let Some(event) = LogEvent::from_record(&ids, record) else { continue };
             fold::apply(&mut folded.task, &event);
             folded.seq = event.seq;
             folded.bytes += event.size;
@@ -138,12 +138,12 @@ impl Engine {
     }
 
     /// The next committed events behind `after`, read from the store.
-    pub(super) fn events_after(&self, cell: &TaskCell, after: u64) -> Result<VecDeque<Arc<Event>>, EngineError> {
+    pub(super) fn events_after(&self, cell: &TaskCell, after: u64) -> Result<VecDeque<Arc<LogEvent>>, EngineError> {
         match self.0.store.log_since(cell.pk, after)? {
             Tail::Records(batches) => Ok(batches
                 .into_iter()
                 .flat_map(|batch| batch.records)
-                .filter_map(|record| Event::from_record(&cell.ids, record).map(Arc::new))
+                .filter_map(|record| LogEvent::from_record(&cell.ids, record).map(Arc::new))
                 .collect()),
             // The tail is kept for an hour after the end: only a reader that stopped that long sees this.
             Tail::Gone => Err(EngineError::StoreUnavailable),

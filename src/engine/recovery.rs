@@ -53,13 +53,13 @@ impl Engine {
             EngineError::Busy(_) => tracing::debug!(task = %id, "a task waits for a place to be recovered"),
             _ => tracing::error!(%error, task = %id, "a task could not be recovered yet"),
         }
-        self.lost(id);
+        self.recover_later(id);
     }
 
     /// Has a task recovered, as soon as the store and the limits allow it.
-    pub(super) fn lost(&self, id: Uuid) {
-        self.0.lost.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        self.0.lost_one.notify_one();
+    pub(super) fn recover_later(&self, id: Uuid) {
+        self.0.to_recover.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        self.0.recovery_due.notify_one();
     }
 
     fn recover(&self, row: &TaskRow) -> Result<(), EngineError> {
@@ -86,7 +86,7 @@ impl Engine {
             if resumed.is_none() {
                 let text = "The server stopped while the task was under way.";
                 let message = agent_message(&cell, vec![text_part(text)]);
-                if let Err(error) = cell.admit(inner, Draft::status(TaskState::Failed, Some(message))) {
+                if let Err(error) = cell.append(inner, Draft::status(TaskState::Failed, Some(message))) {
                     tracing::error!(%error, task = %cell.ids.task, "the end of a task was refused");
                 }
             }
@@ -140,7 +140,7 @@ fn resume(cell: &Arc<TaskCell>, inner: &mut Inner, attempt: u32, permit: Permit)
         accepted_output_modes: Vec::new(),
         metadata: task.metadata.clone(),
     };
-    cell.admit(inner, Draft::Resumed(attempt)).ok()?;
+    cell.append(inner, Draft::Resumed(attempt)).ok()?;
     Some(run::begin(cell, inner, start, permit))
 }
 
@@ -152,12 +152,12 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 pub(super) async fn after_failures(engine: Engine) {
     let mut health = engine.0.health.clone();
     loop {
-        engine.0.lost_one.notified().await;
+        engine.0.recovery_due.notified().await;
         tokio::time::sleep(TRY_AGAIN).await;
         if health.wait_for(|health| matches!(health, Health::Ok)).await.is_err() {
             return;
         }
-        let lost = std::mem::take(&mut *engine.0.lost.lock().unwrap_or_else(PoisonError::into_inner));
+        let lost = std::mem::take(&mut *engine.0.to_recover.lock().unwrap_or_else(PoisonError::into_inner));
         for id in lost {
             let recovered = match engine.0.store.find_any(id) {
                 // Never committed: nobody was told of it.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tricord_bindings::Encoded;
 use tricord_bindings::wkt::Struct;
 
-use crate::agents::{AgentError, Cx, EmitError, Host, Running, Turn, text_part};
+use crate::agents::{AgentError, EmitError, RunHandle, Running, TaskContext, Turn, text_part};
 use crate::schema::stream_response::Payload;
 use crate::schema::{Message, Part, StreamResponse, TaskState};
 use crate::task::event::Draft;
@@ -36,7 +36,7 @@ pub(super) struct RunStart {
     pub(super) metadata: Option<Struct>,
 }
 
-/// Makes a run the owner of the task, under the lock that admitted its message. The caller spawns what it returns.
+/// Makes a run the owner of the task, under the lock that appended its message. The caller spawns what it returns.
 pub(super) fn begin(cell: &Arc<TaskCell>, inner: &mut Inner, start: RunStart, permit: Permit) -> RunTask {
     let turn = own(cell, inner, start, None);
     let may_reply = inner.head.is_none() && cell.spec.agent.may_reply();
@@ -44,8 +44,8 @@ pub(super) fn begin(cell: &Arc<TaskCell>, inner: &mut Inner, start: RunStart, pe
         cell.create(inner);
     }
     cell.touch_row(inner);
-    let host = Arc::new(RunHost { cell: Arc::clone(cell), number: inner.runs });
-    let running = cell.spec.agent.run(Cx::new(host, Arc::clone(&turn)));
+    let host = Arc::new(CellRun { cell: Arc::clone(cell), number: inner.runs });
+    let running = cell.spec.agent.run(TaskContext::new(host, Arc::clone(&turn)));
     let create_at = may_reply.then(|| Box::pin(tokio::time::sleep(CREATE_AFTER)));
     let number = inner.runs;
     RunTask { cell: Arc::clone(cell), first: number, number, turn, running, create_at, permit: Some(permit) }
@@ -73,7 +73,7 @@ fn own(cell: &TaskCell, inner: &mut Inner, start: RunStart, before: Option<Run>)
         first,
         cancelled: cancelled.clone(),
         abort,
-        // Until the first poll is over: what is admitted before belongs to the same commit.
+        // Until the first poll is over: what is appended before belongs to the same commit.
         polling: true,
         asked: false,
         replied: false,
@@ -176,8 +176,8 @@ impl RunTask {
             Next::Over => cell.wake_all(),
             Next::Run(number, turn) => {
                 (self.number, self.turn) = (*number, Arc::clone(turn));
-                let host = Arc::new(RunHost { cell: Arc::clone(&cell), number: self.number });
-                self.running = cell.spec.agent.run(Cx::new(host, Arc::clone(&self.turn)));
+                let host = Arc::new(CellRun { cell: Arc::clone(&cell), number: self.number });
+                self.running = cell.spec.agent.run(TaskContext::new(host, Arc::clone(&self.turn)));
             }
         }
         next
@@ -218,7 +218,7 @@ impl RunTask {
                 None => Draft::status(TaskState::Completed, None),
             },
         };
-        if let Err(error) = self.cell.admit(inner, draft) {
+        if let Err(error) = self.cell.append(inner, draft) {
             tracing::error!(%error, task = %self.cell.ids.task, "the end of a run was refused");
         }
         Next::Over
@@ -252,17 +252,17 @@ pub(super) fn agent_message(cell: &TaskCell, parts: Vec<Part>) -> Message {
     message
 }
 
-/// What an agent's [`Cx`] stands on: the cell, as long as this run owns it.
-struct RunHost {
+/// What an agent's [`TaskContext`] stands on: the cell, as long as this run owns it.
+struct CellRun {
     cell: Arc<TaskCell>,
     number: u32,
 }
 
-impl Host for RunHost {
-    fn admit(&self, draft: Draft) -> Result<u64, EmitError> {
+impl RunHandle for CellRun {
+    fn append(&self, draft: Draft) -> Result<u64, EmitError> {
         self.cell.change(|inner| {
             inner.run(self.number)?;
-            self.cell.admit(inner, draft)
+            self.cell.append(inner, draft)
         })
     }
 
@@ -271,7 +271,7 @@ impl Host for RunHost {
         let mut inner = self.cell.lock();
         // Where the whole server is behind, a run waits until its own events are committed, and no longer.
         let room = if limits.has_room() { limits.run_has_room(inner.uncommitted) } else { inner.is_settled() };
-        if room || inner.lost {
+        if room || inner.poisoned {
             return Poll::Ready(());
         }
         inner.park_agent(cx);
@@ -280,7 +280,7 @@ impl Host for RunHost {
 
     fn poll_committed(&self, seq: u64, cx: &mut Context<'_>) -> Poll<Result<(), EmitError>> {
         let mut inner = self.cell.lock();
-        if inner.lost {
+        if inner.poisoned {
             return Poll::Ready(Err(EmitError::StoreLost));
         }
         if inner.committed.seq >= seq {

@@ -13,7 +13,7 @@ use crate::schema::{Message, StreamResponse, Task};
 use crate::store::{Claim, ClaimKey, Claimed};
 use crate::task::event::{Ids, parse_id};
 
-use super::cell::Beginning;
+use super::cell::CellSeed;
 use super::limits::Permit;
 use super::run::{self, RunStart};
 use super::{Engine, EngineError, TaskCell, TaskStream, fresh_id};
@@ -39,7 +39,7 @@ pub struct Incoming {
     pub claim: Option<(ClaimKey, Uuid)>,
 }
 
-/// A message that was admitted. Holds the task's cell until it is dropped; what was begun goes on without it.
+/// A message that was appended. Holds the task's cell until it is dropped; what was begun goes on without it.
 #[derive(Debug)]
 pub struct Sent {
     cell: Arc<TaskCell>,
@@ -69,7 +69,7 @@ pub(super) const RUNS: EngineError = EngineError::Busy("tasks running at the sam
 const FIRST_MESSAGE: u64 = 2;
 
 impl Engine {
-    /// Admits a message and sees to it that a run works on it.
+    /// Appends a message and sees to it that a run works on it.
     ///
     /// # Errors
     /// When the task does not exist, has ended ([`Engine::ended`] says when others may know that) or belongs to another
@@ -125,9 +125,9 @@ impl Engine {
         message.task_id = id.to_string();
         let ids = Ids { task: message.task_id.as_str().into(), context: message.context_id.as_str().into() };
         let turn_message = Arc::new(message.clone());
-        let beginning = Beginning::New { message, metadata: metadata.clone(), snapshot: streaming, claim };
+        let seed = CellSeed::New { message, metadata: metadata.clone(), snapshot: streaming, claim };
         let pk = self.0.store.allocate();
-        let cell = TaskCell::new(Arc::clone(&self.0), id, ids, pk, Arc::clone(spec), owner, beginning);
+        let cell = TaskCell::new(Arc::clone(&self.0), id, ids, pk, Arc::clone(spec), owner, seed);
         self.0.cells.insert(&cell);
         let start = RunStart {
             message: turn_message,
@@ -167,7 +167,7 @@ impl Engine {
                 Some(_) => None,
                 None => Some(self.0.limits.run().ok_or(RUNS)?),
             };
-            let seq = cell.admit_message(inner, message, streaming, claim.map(|(key, _)| key))?;
+            let seq = cell.append_message(inner, message, streaming, claim.map(|(key, _)| key))?;
             let watcher = inner.watch(streaming);
             match permit {
                 None => inner.incoming.push_back(for_agent),
@@ -215,7 +215,7 @@ impl Sent {
 
     fn poll_outcome(&self, pause: bool, cx: &Context<'_>) -> Poll<Result<Outcome, EngineError>> {
         let mut inner = self.cell.lock();
-        if inner.lost {
+        if inner.poisoned {
             return Poll::Ready(Err(EngineError::StoreUnavailable));
         }
         if let Some(reply) = &inner.reply {
@@ -244,7 +244,7 @@ impl Sent {
 
     /// Another wait for what comes of the same message.
     #[must_use]
-    pub fn twin(&self) -> Self {
+    pub fn subscribe_again(&self) -> Self {
         let watcher = self.cell.lock().watch(false);
         Self { cell: Arc::clone(&self.cell), seq: self.seq, watcher, follows: false, stream: None }
     }

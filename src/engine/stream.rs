@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::schema::{StreamResponse, Task, TaskState};
 use crate::store::Tail;
 use crate::task::cursor::{self, Start};
-use crate::task::event::{Body, Event};
+use crate::task::event::{Body, LogEvent};
 use crate::task::{fold, lifecycle};
 
 use super::limits::Permit;
@@ -33,7 +33,7 @@ pub struct TaskStream {
     own: Option<u64>,
     history: Option<u32>,
     /// Events taken over from the ring, or read from the store by a reader that fell behind it or began in the past.
-    backlog: VecDeque<Arc<Event>>,
+    backlog: VecDeque<Arc<LogEvent>>,
     reading: Option<JoinHandle<Result<Past, EngineError>>>,
     over: bool,
     _permit: Permit,
@@ -44,7 +44,7 @@ enum Past {
     /// The task to begin with, folded at the stream's own message.
     First(Box<Task>),
     /// The next events, not necessarily all.
-    Events(VecDeque<Arc<Event>>),
+    Events(VecDeque<Arc<LogEvent>>),
 }
 
 enum First {
@@ -90,7 +90,7 @@ impl TaskStream {
     }
 
     /// What an event is for this reader: something to yield, or nothing.
-    fn take(&mut self, event: &Arc<Event>) -> Option<Reply<StreamResponse>> {
+    fn take(&mut self, event: &Arc<LogEvent>) -> Option<Reply<StreamResponse>> {
         self.cursor = event.seq;
         if matches!(self.first, First::Own(seq) if seq == event.seq) {
             self.first = First::Done;
@@ -103,7 +103,7 @@ impl TaskStream {
     }
 
     /// The first event of a send's stream, from its message's own record.
-    fn own_snapshot(&self, event: &Event) -> Option<Reply<StreamResponse>> {
+    fn own_snapshot(&self, event: &LogEvent) -> Option<Reply<StreamResponse>> {
         let Body::Message { snapshot: Some(snapshot), .. } = &event.body else { return None };
         let message = snapshot.get()?;
         Some(match self.history {
@@ -184,7 +184,7 @@ impl TaskStream {
                 return Some(Poll::Ready(Some(Ok(Reply::shared(Arc::clone(reply))))));
             }
             if self.cursor >= inner.committed.seq {
-                if inner.lost {
+                if inner.poisoned {
                     self.over = true;
                     return Some(Poll::Ready(Some(Err(EngineError::StoreUnavailable))));
                 }
@@ -236,7 +236,7 @@ impl std::fmt::Debug for TaskStream {
 }
 
 impl Engine {
-    /// Follows a task until it has ended: the task as it stands (or stood at `cursor`, a client's `Last-Event-ID`), then
+    /// Follows a task until it has ended: the task as it stands (or stood at `cursor`, a client's `Last-LogEvent-ID`), then
     /// every event after that. `history` is how many messages the first event shows.
     ///
     /// # Errors
@@ -306,7 +306,7 @@ impl Engine {
             let records = batches.into_iter().flat_map(|batch| batch.records);
             for record in records.take_while(|record| record.seq <= seq) {
                 at = record.seq;
-                if let Some(event) = Event::from_record(&cell.ids, record) {
+                if let Some(event) = LogEvent::from_record(&cell.ids, record) {
                     fold::apply(&mut task, &event);
                 }
             }

@@ -1,6 +1,6 @@
 //! What happens between two steps of the writer, which no client can time: the cell alone.
 
-use super::cell::Beginning;
+use super::cell::CellSeed;
 use super::*;
 use crate::agents::{Conformance, text_part};
 use crate::schema::Artifact;
@@ -14,16 +14,16 @@ fn cell() -> Arc<TaskCell> {
     let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
     let spec = AgentSpec {
         name: "a".into(),
-        agent: AnyAgent::new(Conformance::default()),
+        agent: BoxAgent::new(Conformance::default()),
         on_restart: OnRestart::Fail,
         cancel_grace: Duration::ZERO,
     };
-    let engine = Engine::start(store, vec![spec], Limits::default()).unwrap();
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).unwrap();
     let (id, ids) = (fresh_id(), Ids { task: "t".into(), context: "c".into() });
     let task = Box::new(fold::empty(&ids));
-    let beginning = Beginning::Stored { task, seq: 2, time_us: 0, status_us: 0, bytes: 0 };
+    let seed = CellSeed::Stored { task, seq: 2, time_us: 0, status_us: 0, bytes: 0 };
     let spec = Arc::clone(&engine.0.agents["a"]);
-    let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, 1, spec, "".into(), beginning);
+    let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, 1, spec, "".into(), seed);
     say(&cell, Draft::status(TaskState::Working, None));
     let first = cell.take().unwrap();
     cell.publish(first.last);
@@ -32,7 +32,7 @@ fn cell() -> Arc<TaskCell> {
 
 fn say(cell: &TaskCell, draft: Draft) -> u64 {
     let mut inner = cell.lock();
-    cell.admit(&mut inner, draft).unwrap()
+    cell.append(&mut inner, draft).unwrap()
 }
 
 fn piece(bytes: usize) -> Draft {
@@ -83,13 +83,13 @@ async fn the_last_checkpoint_tells_the_store_that_the_log_is_covered() {
 #[tokio::test]
 async fn a_run_that_was_cut_off_before_it_was_spawned_does_not_live_on() {
     let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
-    let agent = AnyAgent::new(crate::agents::from_fn(|_| std::future::pending()));
+    let agent = BoxAgent::new(crate::agents::from_fn(|_| std::future::pending()));
     let spec = AgentSpec { name: "a".into(), agent, on_restart: OnRestart::Fail, cancel_grace: Duration::ZERO };
-    let engine = Engine::start(store, vec![spec], Limits::default()).unwrap();
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).unwrap();
     let (id, ids) = (fresh_id(), Ids { task: "t".into(), context: "c".into() });
-    let beginning = Beginning::New { message: Default::default(), metadata: None, snapshot: false, claim: None };
+    let seed = CellSeed::New { message: Default::default(), metadata: None, snapshot: false, claim: None };
     let spec = Arc::clone(&engine.0.agents["a"]);
-    let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, engine.0.store.allocate(), spec, "".into(), beginning);
+    let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, engine.0.store.allocate(), spec, "".into(), seed);
     let start = run::RunStart {
         message: Arc::default(),
         attempt: 1,

@@ -65,8 +65,8 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
     }
     let _ = writeln!(text, "# HELP tricord_calls_total Calls answered.\n# TYPE tricord_calls_total counter");
-    for CallCount { rpc, wire, code, count } in (admin.calls)() {
-        let wire = wire.name();
+    for CallCount { rpc, binding, code, count } in (admin.calls)() {
+        let wire = binding.name();
         let _ = writeln!(text, "tricord_calls_total{{rpc=\"{rpc}\",wire=\"{wire}\",code=\"{code}\"}} {count}");
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()

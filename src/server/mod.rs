@@ -4,11 +4,11 @@
 //! schema (`routes`); a POST of an endpoint is JSON-RPC; everything else is HTTP+JSON.
 
 pub(crate) mod admin;
-mod aside;
+mod authenticator;
+mod auxiliary;
 mod client;
 mod cors;
 mod documents;
-mod door;
 mod grpc_web;
 mod routes;
 
@@ -30,17 +30,17 @@ use tricord_bindings::host::ACCESS;
 use tricord_bindings::http_json::refuse;
 use tricord_bindings::jsonrpc::JsonRpc;
 use tricord_bindings::server::{ConnectionLimits, Drain, Handler, Port};
-use tricord_bindings::{Body, CallCount, Door, Error, Host, Protocol, Settings};
+use tricord_bindings::{Authenticator, BindingSettings, Body, CallCount, Error, Host, Protocol};
 
 use crate::card::{Document, JwkSet};
 use crate::config::Network;
 use crate::protocol::PROTOCOL;
 use crate::schema::{self, A2aService, grpc, http_json, jsonrpc, service};
-use aside::Aside;
+use auxiliary::AuxiliaryServices;
 use cors::Cors;
-use routes::Place;
+use routes::Route;
 
-pub use door::OpenDoor;
+pub use authenticator::Anonymous;
 pub use routes::Cards;
 pub(crate) use routes::is_served;
 
@@ -48,7 +48,7 @@ pub(crate) use routes::is_served;
 pub struct Builder<S> {
     service: Arc<S>,
     protocol: &'static Protocol,
-    settings: Settings,
+    settings: BindingSettings,
     connections: ConnectionLimits,
     base_path: String,
     cards: Cards,
@@ -75,7 +75,7 @@ impl<S: A2aService> Builder<S> {
 
     /// Limits on request bodies, and pings on streams.
     #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
+    pub fn settings(mut self, settings: BindingSettings) -> Self {
         self.settings = settings;
         self
     }
@@ -141,12 +141,12 @@ impl<S: A2aService> Builder<S> {
     ///
     /// # Errors
     /// When the schema's descriptors are refused by the reflection service.
-    pub fn build(self, door: impl Door) -> Result<Server<S>, tonic_reflection::server::Error> {
+    pub fn build(self, door: impl Authenticator) -> Result<Server<S>, tonic_reflection::server::Error> {
         let host = service::host(self.service, self.protocol, door, self.settings);
         let now = SystemTime::now();
         Ok(Server(Arc::new(Inner {
             jsonrpc: jsonrpc::methods(&host),
-            aside: Aside::new()?,
+            auxiliary: AuxiliaryServices::new()?,
             host,
             connections: self.connections,
             base_path: self.base_path,
@@ -169,7 +169,7 @@ pub struct Server<S>(Arc<Inner<S>>);
 struct Inner<S> {
     host: Arc<Host<S>>,
     jsonrpc: JsonRpc<S>,
-    aside: Aside,
+    auxiliary: AuxiliaryServices,
     connections: ConnectionLimits,
     base_path: String,
     cards: Cards,
@@ -201,7 +201,7 @@ impl<S: A2aService> Server<S> {
         Builder {
             service,
             protocol: &PROTOCOL,
-            settings: Settings::default(),
+            settings: BindingSettings::default(),
             connections: ConnectionLimits::default(),
             base_path: String::new(),
             cards: Arc::new(|_| None),
@@ -217,7 +217,7 @@ impl<S: A2aService> Server<S> {
     /// Serves one listener, with TLS if there is an acceptor, until [`Server::begin_stop`]. Connections outlive it; wait
     /// for them with [`Server::stopped`].
     pub async fn serve(&self, listener: TcpListener, tls: Option<TlsAcceptor>) {
-        let health = tokio::spawn(self.0.aside.clone().follow(self.0.ready.clone()));
+        let health = tokio::spawn(self.0.auxiliary.clone().follow(self.0.ready.clone()));
         let port = Port::new(tls, self.0.connections.clone(), self.0.drain.clone());
         port.serve(listener, self.clone()).await;
         health.abort();
@@ -291,34 +291,34 @@ impl<S: A2aService> Server<S> {
         let path = head.uri.path();
         let below = routes::below(path, base_path);
         let document = |document: &Document| documents::answer(&head.method, &head.headers, document, *max_age);
-        match Place::of(path, below) {
-            Place::Live => routes::probe(&head.method, true),
-            Place::Ready => routes::probe(&head.method, *ready.borrow() && !drain.has_begun()),
-            Place::OpenApi => document(&self.0.openapi),
-            Place::OpenRpc => document(&self.0.openrpc),
-            Place::Keys => match &self.0.keys {
+        match Route::of(path, below) {
+            Route::Live => routes::probe(&head.method, true),
+            Route::Ready => routes::probe(&head.method, *ready.borrow() && !drain.has_begun()),
+            Route::OpenApi => document(&self.0.openapi),
+            Route::OpenRpc => document(&self.0.openrpc),
+            Route::Keys => match &self.0.keys {
                 Some(keys) => document(keys),
                 None => {
                     let error = Error::new(&kinds::METHOD_NOT_FOUND, "cards are not signed here");
                     refuse(host, &head.headers, &error)
                 }
             },
-            Place::Card(agent) => match cards(agent.as_deref()) {
+            Route::Card(agent) => match cards(agent.as_deref()) {
                 Some(card) => document(&card),
                 None => {
                     let error = Error::new(&kinds::METHOD_NOT_FOUND, "no agent of this name is served here");
                     refuse(host, &head.headers, &error)
                 }
             },
-            Place::JsonRpc(agent) if head.method == Method::POST => {
+            Route::JsonRpc(agent) if head.method == Method::POST => {
                 let agent = agent.map(|agent| agent.into_owned());
                 jsonrpc.serve(head, body, agent.as_deref()).await
             }
-            Place::JsonRpc(_) => {
+            Route::JsonRpc(_) => {
                 let error = Error::new(&kinds::METHOD_NOT_ALLOWED, "this is a JSON-RPC endpoint: it answers POST");
                 refuse(host, &head.headers, &error.with_allow("POST"))
             }
-            Place::Schema => {
+            Route::Schema => {
                 // A path that is not below the base path has no rule either.
                 let skip = if below.is_some() { base_path.len() } else { path.len() };
                 Box::pin(http_json::serve(host, head, body, skip)).await
@@ -343,11 +343,11 @@ impl<S: A2aService> Server<S> {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError> + Send,
     {
-        let Inner { host, aside, .. } = &*self.0;
+        let Inner { host, auxiliary, .. } = &*self.0;
         if request.uri().path().starts_with(grpc::PREFIX) {
             return grpc::serve(host, request).await;
         }
-        aside.serve(request).await
+        auxiliary.serve(request).await
     }
 }
 

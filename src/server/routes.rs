@@ -17,7 +17,7 @@ pub type Cards = Arc<dyn Fn(Option<&str>) -> Option<Arc<Document>> + Send + Sync
 
 /// What a path outside the schema means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place<'a> {
+pub(super) enum Route<'a> {
     /// The process runs.
     Live,
     /// The server takes work.
@@ -36,33 +36,33 @@ pub(super) enum Place<'a> {
     Schema,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Route<'a> {
     /// Finds the place of a path. `below` is what follows the base path, where the path is below it.
     pub(super) fn of(path: &'a str, below: Option<&'a str>) -> Self {
         match path.strip_suffix('/').unwrap_or(path) {
-            "/livez" => return Place::Live,
-            "/readyz" => return Place::Ready,
+            "/livez" => return Route::Live,
+            "/readyz" => return Route::Ready,
             // Clients that know only the host look here, whatever the base path is.
-            CARD_PATH | OLD_CARD_PATH => return Place::Card(None),
-            KEYS_PATH => return Place::Keys,
+            CARD_PATH | OLD_CARD_PATH => return Route::Card(None),
+            KEYS_PATH => return Route::Keys,
             _ => {}
         }
-        let Some(below) = below else { return Place::Schema };
+        let Some(below) = below else { return Route::Schema };
         if matches!(below, "" | "/") {
-            return Place::JsonRpc(None);
+            return Route::JsonRpc(None);
         }
         let Some(split) = Path::split(below, ACTIONS).filter(|path| path.action().is_empty()) else {
-            return Place::Schema;
+            return Route::Schema;
         };
         let segments = split.segments();
         match &segments[..split.len()] {
-            ["openapi.json"] => Place::OpenApi,
-            ["openrpc.json"] => Place::OpenRpc,
-            [".well-known", "jwks.json"] => Place::Keys,
-            [".well-known", "agent-card.json" | "agent.json"] => Place::Card(None),
-            [agent, ".well-known", "agent-card.json" | "agent.json"] => Place::Card(Some((*agent).to_owned().into())),
-            [agent] if is_name(agent) => Place::JsonRpc(Some((*agent).to_owned().into())),
-            _ => Place::Schema,
+            ["openapi.json"] => Route::OpenApi,
+            ["openrpc.json"] => Route::OpenRpc,
+            [".well-known", "jwks.json"] => Route::Keys,
+            [".well-known", "agent-card.json" | "agent.json"] => Route::Card(None),
+            [agent, ".well-known", "agent-card.json" | "agent.json"] => Route::Card(Some((*agent).to_owned().into())),
+            [agent] if is_name(agent) => Route::JsonRpc(Some((*agent).to_owned().into())),
+            _ => Route::Schema,
         }
     }
 }
@@ -75,15 +75,15 @@ pub(super) fn below<'a>(path: &'a str, base_path: &str) -> Option<&'a str> {
 /// Whether an interface of a card is answered at the address that the card has, where `public_url` is the address of the
 /// server's root.
 pub(crate) fn is_served(interface: &AgentInterface, public_url: &str, base_path: &str) -> bool {
-    let is = |path: &str, place: Place<'_>| Place::of(path, below(path, base_path)) == place;
+    let is = |path: &str, place: Route<'_>| Route::of(path, below(path, base_path)) == place;
     let path = interface.url.strip_prefix(public_url);
     match interface.protocol_binding.as_str() {
         // gRPC has its own paths, whatever the base path is.
         "GRPC" => true,
-        "JSONRPC" => path.is_some_and(|path| is(path, Place::JsonRpc(None))),
+        "JSONRPC" => path.is_some_and(|path| is(path, Route::JsonRpc(None))),
         _ => {
             let tenant = if interface.tenant.is_empty() { String::new() } else { format!("/{}", interface.tenant) };
-            path.is_some_and(|path| is(&format!("{path}{tenant}/message:send"), Place::Schema))
+            path.is_some_and(|path| is(&format!("{path}{tenant}/message:send"), Route::Schema))
         }
     }
 }
@@ -121,30 +121,30 @@ pub(super) fn read_only(method: &Method, answer: impl FnOnce() -> Response<Body>
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> Place<'_> {
-        Place::of(path, path.strip_prefix("/base"))
+    fn place(path: &str) -> Route<'_> {
+        Route::of(path, path.strip_prefix("/base"))
     }
 
     #[test]
     fn every_place_is_found_with_and_without_a_slash_at_the_end() {
         let agent = |name: &str| Some(name.to_owned().into());
-        assert_eq!(place("/livez"), Place::Live);
-        assert_eq!(place("/readyz/"), Place::Ready);
-        assert_eq!(place("/base/openapi.json"), Place::OpenApi);
-        assert_eq!(place("/base/openrpc.json/"), Place::OpenRpc);
+        assert_eq!(place("/livez"), Route::Live);
+        assert_eq!(place("/readyz/"), Route::Ready);
+        assert_eq!(place("/base/openapi.json"), Route::OpenApi);
+        assert_eq!(place("/base/openrpc.json/"), Route::OpenRpc);
         for card in ["/.well-known/agent-card.json", "/.well-known/agent.json/"] {
-            assert_eq!(place(card), Place::Card(None));
-            assert_eq!(place(&format!("/base{card}")), Place::Card(None));
-            assert_eq!(place(&format!("/base/a{card}")), Place::Card(agent("a")));
+            assert_eq!(place(card), Route::Card(None));
+            assert_eq!(place(&format!("/base{card}")), Route::Card(None));
+            assert_eq!(place(&format!("/base/a{card}")), Route::Card(agent("a")));
         }
         for keys in ["/.well-known/jwks.json", "/base/.well-known/jwks.json"] {
-            assert_eq!(place(keys), Place::Keys);
+            assert_eq!(place(keys), Route::Keys);
         }
         for root in ["/base", "/base/"] {
-            assert_eq!(place(root), Place::JsonRpc(None));
+            assert_eq!(place(root), Route::JsonRpc(None));
         }
         for one in ["/base/a", "/base/a/", "/base/%61"] {
-            assert_eq!(place(one), Place::JsonRpc(agent("a")));
+            assert_eq!(place(one), Route::JsonRpc(agent("a")));
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
             "/base/a/b",
             "/other",
         ] {
-            assert_eq!(place(path), Place::Schema, "{path}");
+            assert_eq!(place(path), Route::Schema, "{path}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::schema::AgentCard;
 
 /// Leaves in `extensions` those that the agent knows, which are then in use; refuses a call that does not name a required
 /// one (§3.3.4, §4.6). Unknown URIs are ignored.
-pub(super) fn admit_extensions(card: &AgentCard, extensions: &mut Vec<String>) -> Result<(), Error> {
+pub(super) fn negotiate_extensions(card: &AgentCard, extensions: &mut Vec<String>) -> Result<(), Error> {
     let known = card.capabilities.as_ref().map_or(&[][..], |capabilities| &capabilities.extensions);
     if let Some(missing) = known.iter().find(|known| known.required && !extensions.contains(&known.uri)) {
         let message = format!("this agent requires the extension {}: name it in A2A-Extensions", missing.uri);

@@ -22,18 +22,18 @@ pub(super) struct Claims {
 #[derive(Debug)]
 struct UnderWay {
     hash: [u8; 32],
-    /// Once it is admitted.
+    /// Once it is submitted.
     sent: Option<Sent>,
 }
 
 /// What a request finds under its key.
-pub(super) enum Found {
+pub(super) enum ClaimLookup {
     /// Nothing: the key is its own until it drops this.
-    Free(Held),
+    Free(ClaimGuard),
     /// Another request, and what comes of it.
-    Admitted([u8; 32], Sent),
-    /// Another request that is not admitted yet.
-    Early([u8; 32]),
+    Submitted([u8; 32], Sent),
+    /// Another request that is not submitted yet.
+    Pending([u8; 32]),
 }
 
 impl Claims {
@@ -43,15 +43,15 @@ impl Claims {
     }
 
     /// Takes a key, or finds who has it.
-    pub(super) fn enter(self: &Arc<Self>, claim: &Claim) -> Found {
+    pub(super) fn enter(self: &Arc<Self>, claim: &Claim) -> ClaimLookup {
         match self.lock().entry(claim.key.clone()) {
             Entry::Occupied(entry) => match entry.get() {
-                UnderWay { hash, sent: Some(sent) } => Found::Admitted(*hash, sent.twin()),
-                UnderWay { hash, sent: None } => Found::Early(*hash),
+                UnderWay { hash, sent: Some(sent) } => ClaimLookup::Submitted(*hash, sent.subscribe_again()),
+                UnderWay { hash, sent: None } => ClaimLookup::Pending(*hash),
             },
             Entry::Vacant(entry) => {
                 entry.insert(UnderWay { hash: claim.hash, sent: None });
-                Found::Free(Held { claims: Arc::clone(self), key: claim.key.clone() })
+                ClaimLookup::Free(ClaimGuard { claims: Arc::clone(self), key: claim.key.clone() })
             }
         }
     }
@@ -62,27 +62,27 @@ impl Claims {
 }
 
 /// A key that a request has for itself, until this is dropped.
-pub(super) struct Held {
+pub(super) struct ClaimGuard {
     claims: Arc<Claims>,
     key: ClaimKey,
 }
 
-impl Held {
+impl ClaimGuard {
     /// The key.
     pub(super) fn key(&self) -> &ClaimKey {
         &self.key
     }
 
     /// Lets others join the request.
-    pub(super) fn admitted(&self, sent: &Sent) {
+    pub(super) fn submitted(&self, sent: &Sent) {
         if let Some(under_way) = self.claims.lock().get_mut(&self.key) {
-            under_way.sent = Some(sent.twin());
+            under_way.sent = Some(sent.subscribe_again());
         }
         self.claims.changed.notify_waiters();
     }
 }
 
-impl Drop for Held {
+impl Drop for ClaimGuard {
     fn drop(&mut self) {
         // Dropped after the lock is given back.
         let under_way = self.claims.lock().remove(&self.key);

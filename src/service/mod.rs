@@ -27,7 +27,7 @@ use tricord_bindings::wkt::Empty;
 
 /// What the service needs to know of an agent, beside what the engine does: what its card says to callers.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub struct AgentProfile {
     /// The agent's name, which is its tenant on the wire.
     pub name: Arc<str>,
     /// Its card, as it is served.
@@ -48,7 +48,7 @@ pub struct Service {
 /// An offer, with what every call looks up prepared.
 #[derive(Debug)]
 struct Agent {
-    offer: Offer,
+    offer: AgentProfile,
     input: parts::MediaTypes,
     streaming: bool,
 }
@@ -56,7 +56,7 @@ struct Agent {
 impl Service {
     /// Serves these agents through this engine. `default` is the one that a call without a tenant means; it must be among
     /// them.
-    pub fn new(engine: Engine, offers: Vec<Offer>, default: &str) -> Self {
+    pub fn new(engine: Engine, offers: Vec<AgentProfile>, default: &str) -> Self {
         let agents = offers.into_iter().map(|offer| {
             let input = parts::MediaTypes::of(&offer.card);
             let streaming = offer.card.capabilities.as_ref().and_then(|c| c.streaming).unwrap_or(false);
@@ -77,10 +77,10 @@ impl Service {
 }
 
 impl A2aService for Service {
-    fn admit(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
+    fn authorize(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
         let agent = self.agent(scope)?;
         call.agent = Arc::clone(&agent.offer.name);
-        card::admit_extensions(&agent.offer.card, &mut call.extensions)?;
+        card::negotiate_extensions(&agent.offer.card, &mut call.extensions)?;
         match call.rpc {
             "SendStreamingMessage" | "SubscribeToTask" if !agent.streaming => {
                 Err(Error::new(&protocol::UNSUPPORTED_OPERATION, "this agent does not stream"))

@@ -19,7 +19,7 @@ use crate::task::event::parse_id;
 use crate::task::fold;
 use crate::task::lifecycle::is_terminal;
 
-use super::claims::{Found, Held};
+use super::claims::{ClaimGuard, ClaimLookup};
 use super::parts::{history_length, violation};
 use super::{Service, failure, push};
 
@@ -30,7 +30,7 @@ const MAX_KEY: usize = 256;
 const MAX_CONTEXT: usize = 1024;
 
 /// A request that may go on, and what it wishes of the answer.
-struct Wish {
+struct SendOptions {
     history: Option<u32>,
     wait: bool,
 }
@@ -40,23 +40,23 @@ pub(super) async fn send(
     call: Call,
     request: SendMessageRequest,
 ) -> Result<Reply<SendMessageResponse>, Error> {
-    let wish = check(service, &call, &request)?;
+    let options = check(service, &call, &request)?;
     let deadline = call.deadline;
     let begun = begin(service, call, request, false).await?;
     let payload = match begun {
-        Begun::Sent(sent, kept) => match sent.outcome(wish.wait, deadline).await.map_err(refused)? {
-            Outcome::Task(task) => Payload::Task(limited(task, wish.history)),
+        Submission::Sent(sent, kept) => match sent.outcome(options.wait, deadline).await.map_err(refused)? {
+            Outcome::Task(task) => Payload::Task(limited(task, options.history)),
             Outcome::Message(reply) => {
                 kept.wait().await?;
                 Payload::Message(message_of(reply.value())?)
             }
         },
-        Begun::Joined(joined) => match joined.sent.outcome(wish.wait, deadline).await.map_err(refused)? {
-            Outcome::Task(task) => Payload::Task(limited(task, wish.history)),
+        Submission::Replay(joined) => match joined.sent.outcome(options.wait, deadline).await.map_err(refused)? {
+            Outcome::Task(task) => Payload::Task(limited(task, options.history)),
             Outcome::Message(reply) => Payload::Message(message_of(reply.value())?),
         },
-        Begun::Ended(task) => Payload::Task(limited(task, wish.history)),
-        Begun::Answered(message) => Payload::Message(message),
+        Submission::Ended(task) => Payload::Task(limited(task, options.history)),
+        Submission::Answered(message) => Payload::Message(message),
     };
     Ok(SendMessageResponse { payload: Some(payload) }.into())
 }
@@ -66,11 +66,11 @@ pub(super) async fn stream(
     call: Call,
     request: SendMessageRequest,
 ) -> Result<Events<StreamResponse>, Error> {
-    let wish = check(service, &call, &request)?;
+    let options = check(service, &call, &request)?;
     let deadline = call.deadline;
     match begin(service, call, request, true).await? {
-        Begun::Sent(sent, kept) => {
-            let events = sent.stream(&service.engine, wish.history).map_err(refused)?;
+        Submission::Sent(sent, kept) => {
+            let events = sent.stream(&service.engine, options.history).map_err(refused)?;
             Ok(Events::new(events.then(move |event| {
                 let kept = kept.clone();
                 async move {
@@ -82,13 +82,13 @@ pub(super) async fn stream(
                 }
             })))
         }
-        Begun::Answered(message) => {
+        Submission::Answered(message) => {
             let event = StreamResponse::from(stream_response::Payload::Message(message));
             Ok(Events::new(futures::stream::iter([Ok(Reply::Owned(event))])))
         }
-        Begun::Joined(joined) => join_stream(service, joined, wish.history, deadline).await,
-        Begun::Ended(task) => {
-            Ok(Events::new(futures::stream::iter([Ok(Reply::Owned(limited(task, wish.history).into()))])))
+        Submission::Replay(joined) => join_stream(service, joined, options.history, deadline).await,
+        Submission::Ended(task) => {
+            Ok(Events::new(futures::stream::iter([Ok(Reply::Owned(limited(task, options.history).into()))])))
         }
     }
 }
@@ -96,11 +96,11 @@ pub(super) async fn stream(
 /// A retry of a stream: the task as it stands, then what follows; or the message, or the ended task, alone.
 async fn join_stream(
     service: &Service,
-    joined: Joined,
+    joined: Replay,
     history: Option<u32>,
     deadline: Option<Instant>,
 ) -> Result<Events<StreamResponse>, Error> {
-    let Joined { sent, agent, owner, task } = joined;
+    let Replay { sent, agent, owner, task } = joined;
     let only = |event: StreamResponse| Ok(Events::new(futures::stream::iter([Ok(Reply::Owned(event))])));
     let stands = match sent.outcome(false, deadline).await.map_err(refused)? {
         Outcome::Message(reply) => return only(reply.value().clone()),
@@ -124,7 +124,7 @@ fn message_of(event: &StreamResponse) -> Result<Message, Error> {
     }
 }
 
-fn check(service: &Service, call: &Call, request: &SendMessageRequest) -> Result<Wish, Error> {
+fn check(service: &Service, call: &Call, request: &SendMessageRequest) -> Result<SendOptions, Error> {
     let configuration = request.configuration.as_ref();
     if configuration.is_some_and(|c| c.task_push_notification_config.is_some()) {
         return Err(push::not_supported());
@@ -137,15 +137,15 @@ fn check(service: &Service, call: &Call, request: &SendMessageRequest) -> Result
         }
         agent.input.check(message)?;
     }
-    Ok(Wish { history, wait: !configuration.is_some_and(|c| c.return_immediately) })
+    Ok(SendOptions { history, wait: !configuration.is_some_and(|c| c.return_immediately) })
 }
 
 /// What a request led to.
-enum Begun {
-    /// It was admitted.
-    Sent(Sent, Kept),
+enum Submission {
+    /// It was submitted.
+    Sent(Sent, ReplyPersisted),
     /// It is a retry: the earlier one is under way, or waits for the client.
-    Joined(Joined),
+    Replay(Replay),
     /// It is a retry: the earlier one was answered with this message.
     Answered(Message),
     /// It is a retry, and the task of the earlier one has ended.
@@ -153,7 +153,7 @@ enum Begun {
 }
 
 /// A retry, and what it waits for.
-struct Joined {
+struct Replay {
     sent: Sent,
     agent: Arc<str>,
     owner: Arc<str>,
@@ -162,9 +162,9 @@ struct Joined {
 
 /// Resolves when a message that is the answer is kept for retries, where there is a key to keep it under.
 #[derive(Clone)]
-struct Kept(Option<watch::Receiver<Option<Result<(), StoreError>>>>);
+struct ReplyPersisted(Option<watch::Receiver<Option<Result<(), StoreError>>>>);
 
-impl Kept {
+impl ReplyPersisted {
     async fn wait(mut self) -> Result<(), Error> {
         let Some(kept) = &mut self.0 else { return Ok(()) };
         match kept.wait_for(Option::is_some).await.as_deref() {
@@ -175,28 +175,33 @@ impl Kept {
     }
 }
 
-async fn begin(service: &Service, call: Call, request: SendMessageRequest, streaming: bool) -> Result<Begun, Error> {
+async fn begin(
+    service: &Service,
+    call: Call,
+    request: SendMessageRequest,
+    streaming: bool,
+) -> Result<Submission, Error> {
     let Some(claim) = claim_of(service, &call, &request)? else {
-        return Ok(Begun::Sent(admit(service, call, request, streaming, None).await?, Kept(None)));
+        return Ok(Submission::Sent(admit(service, call, request, streaming, None).await?, ReplyPersisted(None)));
     };
     loop {
         let changed = service.claims.changed();
         let hash = match service.claims.enter(&claim) {
-            Found::Free(held) => {
+            ClaimLookup::Free(held) => {
                 // It goes on even if the client leaves: half done, the key would stand for nothing.
                 let begun = begin_claimed(service.clone(), call, request, streaming, claim, held);
                 return tokio::spawn(begun).await.unwrap_or_else(|_| Err(Error::internal()));
             }
-            Found::Admitted(hash, sent) if hash == claim.hash => {
+            ClaimLookup::Submitted(hash, sent) if hash == claim.hash => {
                 let (owner, task) = (Arc::clone(call.principal.owner()), sent.task());
-                return Ok(Begun::Joined(Joined { sent, agent: call.agent, owner, task }));
+                return Ok(Submission::Replay(Replay { sent, agent: call.agent, owner, task }));
             }
-            Found::Admitted(hash, _) | Found::Early(hash) => hash,
+            ClaimLookup::Submitted(hash, _) | ClaimLookup::Pending(hash) => hash,
         };
         if hash != claim.hash {
             return Err(refused(EngineError::OtherRequest));
         }
-        // It is admitted, or refused, any moment now.
+        // It is submitted, or refused, any moment now.
         changed.await;
     }
 }
@@ -208,14 +213,14 @@ async fn begin_claimed(
     request: SendMessageRequest,
     streaming: bool,
     claim: Claim,
-    held: Held,
-) -> Result<Begun, Error> {
+    held: ClaimGuard,
+) -> Result<Submission, Error> {
     let (task, state) = match service.engine.claim(claim.clone()).await.map_err(refused)? {
         Claimed::New => {
             return match admit(&service, call, request, streaming, Some((claim.key, claim.reserve))).await {
                 Ok(sent) => {
                     let kept = keep(&service, &sent, held);
-                    Ok(Begun::Sent(sent, kept))
+                    Ok(Submission::Sent(sent, kept))
                 }
                 Err(error) => {
                     // A refused request stores nothing: the key is free for the corrected one.
@@ -228,22 +233,22 @@ async fn begin_claimed(
         Claimed::Existing { task, state, .. } => (task, state),
     };
     if let ClaimedAs::Message(bytes) = state {
-        return Message::decode(bytes.as_slice()).map(Begun::Answered).map_err(|_| Error::internal());
+        return Message::decode(bytes.as_slice()).map(Submission::Answered).map_err(|_| Error::internal());
     }
     let owner = Arc::clone(call.principal.owner());
     let snapshot = service.engine.read(&call.agent, &owner, task).map_err(refused)?;
     if snapshot.task().status.as_ref().is_some_and(|status| is_terminal(status.state())) {
-        return Ok(Begun::Ended(snapshot.into_task()));
+        return Ok(Submission::Ended(snapshot.into_task()));
     }
     let sent = service.engine.join(&call.agent, &owner, task).map_err(refused)?;
-    Ok(Begun::Joined(Joined { sent, agent: call.agent, owner, task }))
+    Ok(Submission::Replay(Replay { sent, agent: call.agent, owner, task }))
 }
 
 /// Holds the key until the claim has ended, whoever still waits for it: with the task, which ends it in the same commit,
 /// or with the message that is the answer.
-fn keep(service: &Service, sent: &Sent, held: Held) -> Kept {
-    held.admitted(sent);
-    let (outcome, store) = (sent.twin().outcome(false, None), service.engine.store().clone());
+fn keep(service: &Service, sent: &Sent, held: ClaimGuard) -> ReplyPersisted {
+    held.submitted(sent);
+    let (outcome, store) = (sent.subscribe_again().outcome(false, None), service.engine.store().clone());
     let (kept, receiver) = watch::channel(None);
     tokio::spawn(async move {
         if let Ok(Outcome::Message(reply)) = outcome.await {
@@ -252,7 +257,7 @@ fn keep(service: &Service, sent: &Sent, held: Held) -> Kept {
         }
         drop(held);
     });
-    Kept(Some(receiver))
+    ReplyPersisted(Some(receiver))
 }
 
 async fn admit(

@@ -7,25 +7,25 @@
 // Without a backend there is nobody to use what backends are made of.
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 
-mod address;
 mod claim;
 mod commits;
 mod error;
-mod keeper;
 mod list;
+mod location;
+mod maintenance;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(all(test, feature = "sqlite"))]
 mod tests;
 mod writer;
 
-pub use address::{Options, StoreUrl};
 pub use claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs};
 pub use commits::CommitCounts;
 pub use error::{AppendError, OpenError, StoreError};
 #[doc(hidden)]
 pub use list::PageKey;
 pub use list::{ListQuery, PageToken, TokenError};
+pub use location::{Options, StoreUrl};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{CheckReport, Stats, backup, check, restored, stats};
 pub use writer::{Commit, Pending, Writer};
@@ -254,7 +254,7 @@ struct Inner {
     commits: commits::Counters,
     keep_finished: Option<Duration>,
     // Last, so that the lock is given back after the files are closed.
-    _place: address::Place,
+    _location: location::StoreLocation,
 }
 
 impl std::fmt::Debug for Store {
@@ -272,7 +272,7 @@ impl Store {
     pub fn open(options: &Options) -> Result<Store, OpenError> {
         #[cfg(feature = "sqlite")]
         {
-            let place = address::Place::take(&options.url)?;
+            let place = location::StoreLocation::take(&options.url)?;
             let opened = sqlite::open(&place)?;
             Ok(Store(Arc::new(Inner {
                 index: Box::new(opened.index),
@@ -284,7 +284,7 @@ impl Store {
                 health: watch::Sender::new(Health::Ok),
                 commits: commits::Counters::default(),
                 keep_finished: options.keep_finished,
-                _place: place,
+                _location: place,
             })))
         }
         #[cfg(not(feature = "sqlite"))]

@@ -3,7 +3,7 @@
 //! There is no timer. A batch is what arrived while the last commit waited for the disk, so a lone append is written
 //! at once and a thousand cost little more than one. Nobody waits for a lock that is held across a write.
 
-use super::keeper::Keeper;
+use super::maintenance::Maintenance;
 use super::{Append, AppendError, Done, Health, Job, Log, Store, StoreError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -120,7 +120,7 @@ impl<P> Drop for Handle<P> {
 }
 
 /// A job and who waits for it.
-type Asked = (Job, oneshot::Sender<Result<Done, StoreError>>);
+type QueuedJob = (Job, oneshot::Sender<Result<Done, StoreError>>);
 
 /// The store's side of the writer: its own jobs, and the way to wake the thread.
 pub(super) struct Queue {
@@ -133,7 +133,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Jobs {
-    waiting: Vec<Asked>,
+    waiting: Vec<QueuedJob>,
     closed: bool,
 }
 
@@ -193,7 +193,7 @@ struct Work<P> {
 
 impl<P: Pending> Work<P> {
     fn run(mut self, mut log: Box<dyn Log>) {
-        let keeper = Keeper::start(self.store.clone());
+        let maintenance = Maintenance::start(self.store.clone());
         let mut last = 0;
         loop {
             let items = self.gather(last);
@@ -206,12 +206,12 @@ impl<P: Pending> Work<P> {
                 self.sleep();
             } else {
                 let bytes = self.write(&mut *log, items, jobs);
-                keeper.written(&self.store, bytes);
+                maintenance.written(&self.store, bytes);
             }
             self.probe(&mut *log);
         }
         self.queue().close();
-        keeper.stop();
+        maintenance.stop();
         drop(log);
         if let Err(error) = self.store.0.index.tidy() {
             tracing::warn!(%error, "the write-ahead log stays beside the store");
@@ -254,7 +254,7 @@ impl<P: Pending> Work<P> {
     }
 
     /// Writes one transaction and reports it. Returns about how many bytes went to the write-ahead log.
-    fn write(&mut self, log: &mut dyn Log, items: Vec<Arc<P>>, asked: Vec<Asked>) -> u64 {
+    fn write(&mut self, log: &mut dyn Log, items: Vec<Arc<P>>, asked: Vec<QueuedJob>) -> u64 {
         let (mut taken, mut appends) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
         for item in items {
             if let Some(append) = item.take() {
@@ -343,7 +343,7 @@ fn refuse<P: Pending>(
     why: &StoreError,
     commits: &mpsc::UnboundedSender<Commit<P>>,
     taken: Vec<Arc<P>>,
-    asked: Vec<Asked>,
+    asked: Vec<QueuedJob>,
 ) {
     taken.iter().for_each(|item| item.refused());
     for (_, reply) in asked {

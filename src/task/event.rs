@@ -32,7 +32,7 @@ pub fn parse_id(text: &str) -> Option<Uuid> {
 
 /// One entry of a task's log.
 #[derive(Debug)]
-pub struct Event {
+pub struct LogEvent {
     /// Its place, from 1, without gaps.
     pub seq: u64,
     /// Its size as a record, in bytes.
@@ -84,12 +84,12 @@ pub enum Draft {
 
 impl Draft {
     /// What the lifecycle calls it.
-    pub fn kind(&self) -> lifecycle::Event {
+    pub fn kind(&self) -> lifecycle::Transition {
         match self {
-            Draft::Created(_) => lifecycle::Event::Created,
-            Draft::Message(_) | Draft::Resumed(_) => lifecycle::Event::Message,
-            Draft::Status(status) => lifecycle::Event::Status(status.state()),
-            Draft::Artifact(_) => lifecycle::Event::Artifact,
+            Draft::Created(_) => lifecycle::Transition::Created,
+            Draft::Message(_) | Draft::Resumed(_) => lifecycle::Transition::Message,
+            Draft::Status(status) => lifecycle::Transition::Status(status.state()),
+            Draft::Artifact(_) => lifecycle::Transition::Artifact,
         }
     }
 
@@ -100,7 +100,7 @@ impl Draft {
 
     /// Gives the entry its place, writes its record to the end of `batch` (an encoded `RecordBatch`) and returns the
     /// entry. This is the only protobuf encoding that an entry gets on its way to the store.
-    pub fn log(self, ids: &Ids, seq: u64, time_us: i64, batch: &mut Vec<u8>) -> Event {
+    pub fn log(self, ids: &Ids, seq: u64, time_us: i64, batch: &mut Vec<u8>) -> LogEvent {
         let event = match self {
             Draft::Created(metadata) => record::Event::Created(Created { metadata }),
             Draft::Message(message) => record::Event::Message(message),
@@ -113,11 +113,11 @@ impl Draft {
         prost::encoding::message::encode(1, &record, batch);
         let size = batch.len() - before;
         let body = body(ids, record).unwrap_or(Body::Created { time: timestamp(time_us), metadata: None });
-        Event { seq, size, body }
+        LogEvent { seq, size, body }
     }
 }
 
-impl Event {
+impl LogEvent {
     /// The entry that a stored record stands for; `None` if the record says nothing (it was damaged).
     pub fn from_record(ids: &Ids, record: Record) -> Option<Self> {
         let (seq, size) = (record.seq, record.encoded_len());

@@ -4,7 +4,7 @@ use crate::schema::stream_response::Payload;
 use crate::schema::{Artifact, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus};
 use tricord_bindings::wkt::Struct;
 
-use super::event::{Body, Event, Ids};
+use super::event::{Body, Ids, LogEvent};
 
 /// The fold of nothing: a task without a status, which the first record gives it.
 pub fn empty(ids: &Ids) -> Task {
@@ -12,7 +12,7 @@ pub fn empty(ids: &Ids) -> Task {
 }
 
 /// Folds one entry into the task.
-pub fn apply(task: &mut Task, event: &Event) {
+pub fn apply(task: &mut Task, event: &LogEvent) {
     match &event.body {
         Body::Created { time, metadata } => {
             task.metadata.clone_from(metadata);

@@ -4,7 +4,7 @@ use crate::schema::TaskState;
 
 /// What can happen to a task, as far as its life is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum Transition {
     /// The task comes to be.
     Created,
     /// A message joins the history.
@@ -43,18 +43,18 @@ pub enum Illegal {
 ///
 /// # Errors
 /// When the event is not legal in that state.
-pub fn next(state: Option<TaskState>, event: Event) -> Result<TaskState, Illegal> {
+pub fn next(state: Option<TaskState>, event: Transition) -> Result<TaskState, Illegal> {
     match (state, event) {
-        (None, Event::Created) => Ok(TaskState::Submitted),
+        (None, Transition::Created) => Ok(TaskState::Submitted),
         (None, _) => Err(Illegal::NotCreated),
-        (Some(_), Event::Created) => Err(Illegal::AlreadyCreated),
+        (Some(_), Transition::Created) => Err(Illegal::AlreadyCreated),
         (Some(state), _) if is_terminal(state) => Err(Illegal::Ended(state)),
-        (Some(state), Event::Message | Event::Artifact) => Ok(state),
-        (Some(TaskState::Submitted), Event::Status(TaskState::Submitted)) => Ok(TaskState::Submitted),
-        (Some(from), Event::Status(to @ (TaskState::Submitted | TaskState::Unspecified))) => {
+        (Some(state), Transition::Message | Transition::Artifact) => Ok(state),
+        (Some(TaskState::Submitted), Transition::Status(TaskState::Submitted)) => Ok(TaskState::Submitted),
+        (Some(from), Transition::Status(to @ (TaskState::Submitted | TaskState::Unspecified))) => {
             Err(Illegal::NoSuchStep { from, to })
         }
-        (Some(_), Event::Status(to)) => Ok(to),
+        (Some(_), Transition::Status(to)) => Ok(to),
     }
 }
 
@@ -84,19 +84,19 @@ mod tests {
     #[test]
     fn every_state_meets_every_event() {
         for state in [None].into_iter().chain(STATES[1..].iter().copied().map(Some)) {
-            let events = [Event::Created, Event::Message, Event::Artifact];
-            for event in events.into_iter().chain(STATES.iter().copied().map(Event::Status)) {
+            let events = [Transition::Created, Transition::Message, Transition::Artifact];
+            for event in events.into_iter().chain(STATES.iter().copied().map(Transition::Status)) {
                 let expected = match state {
-                    None if event == Event::Created => Ok(Submitted),
+                    None if event == Transition::Created => Ok(Submitted),
                     None => Err(Illegal::NotCreated),
-                    Some(_) if event == Event::Created => Err(Illegal::AlreadyCreated),
+                    Some(_) if event == Transition::Created => Err(Illegal::AlreadyCreated),
                     Some(s @ (Completed | Failed | Canceled | Rejected)) => Err(Illegal::Ended(s)),
                     Some(s) => match event {
-                        Event::Status(Unspecified) => Err(Illegal::NoSuchStep { from: s, to: Unspecified }),
-                        Event::Status(Submitted) if s != Submitted => {
+                        Transition::Status(Unspecified) => Err(Illegal::NoSuchStep { from: s, to: Unspecified }),
+                        Transition::Status(Submitted) if s != Submitted => {
                             Err(Illegal::NoSuchStep { from: s, to: Submitted })
                         }
-                        Event::Status(to) => Ok(to),
+                        Transition::Status(to) => Ok(to),
                         _ => Ok(s),
                     },
                 };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use tricord_bindings::wkt::{Struct, value};
 
-use super::event::{Draft, Event, Ids};
+use super::event::{Draft, Ids, LogEvent};
 use super::{fold, lifecycle};
 use crate::schema::part::Content;
 use crate::schema::store::{ArtifactPiece, RecordBatch, StatusChange};
@@ -77,7 +77,7 @@ fn log(steps: &[Step], cuts: &[bool]) -> (Task, Vec<Vec<u8>>) {
 /// Reads the batches back and folds them from `task`, which holds everything up to `after`.
 fn replay(batches: &[Vec<u8>], mut task: Task, after: u64) -> Task {
     let records = batches.iter().flat_map(|batch| RecordBatch::decode(batch.as_slice()).expect("a batch").records);
-    for event in records.filter_map(|record| Event::from_record(&ids(), record)).filter(|event| event.seq > after) {
+    for event in records.filter_map(|record| LogEvent::from_record(&ids(), record)).filter(|event| event.seq > after) {
         fold::apply(&mut task, &event);
     }
     task
@@ -97,7 +97,7 @@ proptest! {
         let upto = at.min(steps.len() as u64 + 2);
         let mut checkpoint = fold::empty(&ids());
         let records = batches.iter().flat_map(|batch| RecordBatch::decode(batch.as_slice()).expect("a batch").records);
-        for event in records.filter_map(|record| Event::from_record(&ids(), record)).take_while(|e| e.seq <= upto) {
+        for event in records.filter_map(|record| LogEvent::from_record(&ids(), record)).take_while(|e| e.seq <= upto) {
             fold::apply(&mut checkpoint, &event);
         }
         let bytes = checkpoint.encode_to_vec();
@@ -117,10 +117,10 @@ proptest! {
 
     #[test]
     fn the_first_terminal_state_wins(states in prop::collection::vec(0..9i32, 0..30)) {
-        let mut state = lifecycle::next(None, lifecycle::Event::Created).expect("created");
+        let mut state = lifecycle::next(None, lifecycle::Transition::Created).expect("created");
         let mut ended: Option<TaskState> = None;
         for wanted in states.into_iter().filter_map(|n| TaskState::try_from(n).ok()) {
-            match lifecycle::next(Some(state), lifecycle::Event::Status(wanted)) {
+            match lifecycle::next(Some(state), lifecycle::Transition::Status(wanted)) {
                 Ok(next) => state = next,
                 Err(lifecycle::Illegal::Ended(end)) => prop_assert_eq!(Some(end), ended),
                 Err(_) => {}

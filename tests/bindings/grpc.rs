@@ -56,7 +56,7 @@ async fn a_message_that_is_none_is_the_clients_fault() {
 #[tokio::test]
 async fn a_message_over_the_limit_is_refused() {
     let running = start_with(|builder| {
-        let mut settings = tricord_bindings::Settings::default();
+        let mut settings = tricord_bindings::BindingSettings::default();
         settings.body.bytes = 1000;
         builder.settings(settings)
     })

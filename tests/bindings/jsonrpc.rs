@@ -154,7 +154,7 @@ async fn the_path_and_the_params_may_not_name_two_agents() {
 #[tokio::test]
 async fn faults_are_told_in_order() {
     let running = start_with(|builder| {
-        let mut settings = tricord_bindings::Settings::default();
+        let mut settings = tricord_bindings::BindingSettings::default();
         settings.body.bytes = 300;
         builder.settings(settings)
     })

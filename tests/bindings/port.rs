@@ -12,8 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tricord::card::Document;
 use tricord::schema::AgentCard;
-use tricord::server::{Builder, OpenDoor, Server};
-use tricord_bindings::Settings;
+use tricord::server::{Anonymous, Builder, Server};
+use tricord_bindings::BindingSettings;
 use tricord_bindings::server::{ConnectionLimits, acceptor};
 
 use crate::support::{Answer, Dummy, Running, start, start_with};
@@ -28,7 +28,7 @@ fn limited(change: impl FnOnce(&mut ConnectionLimits)) -> impl FnOnce(Builder<Du
 }
 
 fn small_bodies(bytes: usize) -> impl FnOnce(Builder<Dummy>) -> Builder<Dummy> {
-    let mut settings = Settings::default();
+    let mut settings = BindingSettings::default();
     settings.body.bytes = bytes;
     |builder| builder.settings(settings)
 }
@@ -178,7 +178,7 @@ async fn a_body_without_end_is_refused_early_and_the_answer_can_be_read() {
 
 #[tokio::test]
 async fn bodies_together_have_a_limit_that_is_given_back() {
-    let mut settings = Settings::default();
+    let mut settings = BindingSettings::default();
     settings.body.budget = tricord_bindings::body::Budget::new(10_000);
     let running = start_with(|builder| builder.settings(settings)).await;
     let cancel = |id: &str| format!("{{\"id\":\"{id}\",\"metadata\":{{\"x\":\"{}\"}}}}", "x".repeat(6000));
@@ -253,7 +253,7 @@ async fn start_tls() -> (Running, rustls::ClientConfig) {
     let tls = acceptor(signed.cert.pem().as_bytes(), signed.signing_key.serialize_pem().as_bytes()).unwrap();
     let dummy = Arc::new(Dummy::default());
     let limits = ConnectionLimits { first_bytes: SHORT * 5, ..ConnectionLimits::default() };
-    let server = Server::builder(dummy.clone()).connections(limits).build(OpenDoor).unwrap();
+    let server = Server::builder(dummy.clone()).connections(limits).build(Anonymous).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let serving = server.clone();

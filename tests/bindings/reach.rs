@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use prost::Message as _;
 use serde_json::{Value, json};
 use tricord::schema::*;
-use tricord_bindings::Wire;
+use tricord_bindings::Binding;
 
 use crate::support::{Running, framed, grpc_path, message, message_proto, start};
 
@@ -59,7 +59,7 @@ fn protobuf(rpc: &str) -> Vec<u8> {
 }
 
 #[track_caller]
-fn expect_call(running: &Running, wire: Wire, rpc: &str, agent: &str) {
+fn expect_call(running: &Running, wire: Binding, rpc: &str, agent: &str) {
     let seen = running.dummy.take();
     let [seen] = seen.as_slice() else { panic!("{rpc} over {wire:?}: {seen:?}") };
     let about = if rpc == "GetExtendedAgentCard" { "" } else { "x" };
@@ -106,7 +106,7 @@ async fn every_rpc_is_reached_by_json_rpc() {
             let media_type = if *streaming { "text/event-stream" } else { "application/json" };
             assert_eq!(answer.header("content-type"), media_type);
             assert!(answer.text().contains("\"result\""), "{rpc}: {}", answer.text());
-            expect_call(&running, Wire::JsonRpc, rpc, agent);
+            expect_call(&running, Binding::JsonRpc, rpc, agent);
         }
     }
     for other in ["tasks/get", "message/send", "getTask", "Nope", "", "GetTask "] {
@@ -129,7 +129,7 @@ async fn every_rpc_is_reached_by_verb_and_path() {
                 assert_eq!(answer.status, 200, "{verb} {path}: {}", answer.text());
                 let media_type = if *streaming { "text/event-stream" } else { "application/json" };
                 assert_eq!(answer.header("content-type"), media_type, "{verb} {path}");
-                expect_call(&running, Wire::HttpJson, rpc, agent);
+                expect_call(&running, Binding::HttpJson, rpc, agent);
             }
         }
     }
@@ -143,7 +143,7 @@ async fn every_rpc_is_reached_by_grpc() {
         assert_eq!(answer.grpc_status(), 0, "{rpc}: {answer:?}");
         let messages = answer.body.len();
         assert!(if *streaming { messages > 10 } else { messages >= 5 }, "{rpc}");
-        expect_call(&running, Wire::Grpc, rpc, "");
+        expect_call(&running, Binding::Grpc, rpc, "");
     }
     for other in ["Nope", "getTask", "", "GetTask/x"] {
         let answer = running.grpc_bytes(&grpc_path(other), &[], framed(b"")).await;
@@ -221,17 +221,18 @@ async fn calls_are_counted_by_rpc_wire_and_outcome() {
     running.http("GET", "/t1/nope", &[], "").await;
     running.grpc_bytes(&grpc_path("SubscribeToTask"), &[], framed(&protobuf("SubscribeToTask"))).await;
     running.grpc_bytes(&grpc_path("GetTask"), &[], framed(b"")).await;
-    let counts: Vec<_> = running.server.call_counts().into_iter().map(|c| (c.rpc, c.wire, c.code, c.count)).collect();
+    let counts: Vec<_> =
+        running.server.call_counts().into_iter().map(|c| (c.rpc, c.binding, c.code, c.count)).collect();
     let expected = [
-        ("", Wire::HttpJson, "METHOD_NOT_FOUND", 1),
-        ("", Wire::HttpJson, "VERSION_NOT_SUPPORTED", 1),
-        ("", Wire::JsonRpc, "METHOD_NOT_FOUND", 1),
-        ("GetTask", Wire::Grpc, "INVALID_PARAMS", 1),
-        ("GetTask", Wire::HttpJson, "OK", 1),
-        ("GetTask", Wire::JsonRpc, "INVALID_PARAMS", 1),
-        ("GetTask", Wire::JsonRpc, "OK", 2),
-        ("GetTask", Wire::JsonRpc, "TASK_NOT_FOUND", 1),
-        ("SubscribeToTask", Wire::Grpc, "OK", 1),
+        ("", Binding::HttpJson, "METHOD_NOT_FOUND", 1),
+        ("", Binding::HttpJson, "VERSION_NOT_SUPPORTED", 1),
+        ("", Binding::JsonRpc, "METHOD_NOT_FOUND", 1),
+        ("GetTask", Binding::Grpc, "INVALID_PARAMS", 1),
+        ("GetTask", Binding::HttpJson, "OK", 1),
+        ("GetTask", Binding::JsonRpc, "INVALID_PARAMS", 1),
+        ("GetTask", Binding::JsonRpc, "OK", 2),
+        ("GetTask", Binding::JsonRpc, "TASK_NOT_FOUND", 1),
+        ("SubscribeToTask", Binding::Grpc, "OK", 1),
     ];
     assert_eq!(counts, expected);
 }

@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tricord::protocol::TASK_NOT_FOUND;
 use tricord::schema::*;
-use tricord::server::{Builder, OpenDoor, Server};
+use tricord::server::{Anonymous, Builder, Server};
 use tricord_bindings::wkt::Empty;
-use tricord_bindings::{Call, Encoded, Error, EventId, Events, Reply, Wire};
+use tricord_bindings::{Binding, Call, Encoded, Error, EventId, Events, Reply};
 
 /// What a handler was called with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
-    pub(crate) wire: Wire,
+    pub(crate) wire: Binding,
     pub(crate) rpc: &'static str,
     pub(crate) agent: String,
     /// The task's id, or the message's text.
@@ -43,7 +43,7 @@ impl Dummy {
     }
 
     fn note(&self, call: &Call, about: &str) {
-        let (wire, rpc, agent) = (call.wire, call.rpc, call.agent.to_string());
+        let (wire, rpc, agent) = (call.binding, call.rpc, call.agent.to_string());
         let last_event_id = call.last_event_id.clone();
         self.seen.lock().unwrap().push(Seen { wire, rpc, agent, about: about.to_owned(), last_event_id });
     }
@@ -90,7 +90,7 @@ fn text(request: &SendMessageRequest) -> &str {
 }
 
 impl A2aService for Dummy {
-    fn admit(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
+    fn authorize(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
         if !matches!(scope, "" | "t1") {
             return Err(Error::invalid("tenant", "no such agent"));
         }
@@ -193,7 +193,7 @@ pub(crate) async fn start() -> Running {
 
 pub(crate) async fn start_with(change: impl FnOnce(Builder<Dummy>) -> Builder<Dummy>) -> Running {
     let dummy = Arc::new(Dummy::default());
-    let server = change(Server::builder(dummy.clone())).build(OpenDoor).unwrap();
+    let server = change(Server::builder(dummy.clone())).build(Anonymous).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let serving = server.clone();

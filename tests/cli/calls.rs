@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
-use tricord::client::{Binding, Client, ConnectError, Settings};
+use tricord::client::{Binding, Client, ClientSettings, ConnectError};
 use tricord::schema::{GetTaskRequest, ListTasksRequest, TaskState};
 use tricord_bindings::client::{CallOptions, ClientError, Code};
 
@@ -15,7 +15,7 @@ fn get(id: &str) -> GetTaskRequest {
 }
 
 async fn get_from(peer: &Peer) -> Result<String, ClientError> {
-    let client = Client::connect(&peer.url, Settings::default()).await.unwrap();
+    let client = Client::connect(&peer.url, ClientSettings::default()).await.unwrap();
     client.get_task(get("t1")).await.map(|task| task.id)
 }
 
@@ -27,10 +27,10 @@ fn jsonrpc(request: &Seen, key: &str, value: Value) -> Value {
 async fn http_json_puts_fields_where_the_schema_says() {
     let page = json!({"tasks": [], "nextPageToken": "", "pageSize": 5, "totalSize": 0});
     let peer = Peer::http(move |_, _| json_answer(200, &page));
-    let settings = Settings {
+    let settings = ClientSettings {
         tenant: Some("kit/2".into()),
         options: CallOptions::new().extension("urn:a").extension("urn:b").idempotency_key("k").unwrap(),
-        ..Settings::default()
+        ..ClientSettings::default()
     };
     let client = Client::connect(&peer.url, settings).await.unwrap();
     let request = ListTasksRequest {
@@ -114,7 +114,7 @@ async fn bad_answers_are_named() {
 #[tokio::test]
 async fn a_plain_answer_where_a_stream_belongs_is_named() {
     let peer = Peer::http(|_, _| json_answer(200, &task("TASK_STATE_WORKING", "")));
-    let client = Client::connect(&peer.url, Settings::default()).await.unwrap();
+    let client = Client::connect(&peer.url, ClientSettings::default()).await.unwrap();
     let error = client.follow("t1", None).await.unwrap_err().to_string();
     assert_eq!(error, "bad answer: media type application/json where text/event-stream belongs");
 }
@@ -122,13 +122,13 @@ async fn a_plain_answer_where_a_stream_belongs_is_named() {
 #[tokio::test]
 async fn nobody_there_and_nobody_answering_are_told_apart() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = Client::connect(&format!("http://{free}"), Settings::default()).await.unwrap_err();
+    let error = Client::connect(&format!("http://{free}"), ClientSettings::default()).await.unwrap_err();
     let expected = ClientError::Unreachable { url: format!("http://{free}"), why: "Connection refused".into() };
     assert_eq!(error, ConnectError::Call(expected));
 
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let wait = Duration::from_millis(50);
-    let settings = Settings { options: CallOptions::new().timeout(wait), ..Settings::default() };
+    let settings = ClientSettings { options: CallOptions::new().timeout(wait), ..ClientSettings::default() };
     let url = format!("http://{}", silent.local_addr().unwrap());
     let error = Client::connect(&url, settings).await.unwrap_err();
     assert_eq!(error, ConnectError::Call(ClientError::Deadline(wait)));
@@ -145,7 +145,7 @@ async fn grpc_to_a_peer_that_speaks_no_http_2_is_told() {
 async fn credentials_go_with_the_call_but_not_to_another_host() {
     let peer = Peer::http(|_, _| json_answer(200, &task("TASK_STATE_WORKING", "")));
     let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
-    let settings = Settings::default().with_headers(headers);
+    let settings = ClientSettings::default().with_headers(headers);
     let client = Client::connect(&peer.url, settings.clone()).await.unwrap();
     client.get_task(get("t1")).await.unwrap();
     assert_eq!(peer.seen()[0].header("authorization"), Some("Bearer x"));
@@ -166,7 +166,7 @@ async fn what_is_no_card_is_told() {
         (error_answer(404, "METHOD_NOT_FOUND", "m"), "/card.json: 404 Not Found (HTTP status 404)"),
     ] {
         let peer = Peer::http(move |_, _| reply.clone());
-        let error = Client::connect(&format!("{}/card.json", peer.url), Settings::default()).await.unwrap_err();
+        let error = Client::connect(&format!("{}/card.json", peer.url), ClientSettings::default()).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
 }
@@ -176,7 +176,7 @@ async fn the_wanted_binding_is_taken() {
     let peer = Peer::new(&[("JSONRPC", "/rpc"), ("HTTP+JSON", "/v1")], |_, _| {
         json_answer(200, &task("TASK_STATE_WORKING", ""))
     });
-    let settings = Settings { binding: Some(Binding::HttpJson), ..Settings::default() };
+    let settings = ClientSettings { binding: Some(Binding::HttpJson), ..ClientSettings::default() };
     let client = Client::connect(&peer.url, settings).await.unwrap();
     client.get_task(get("a:b")).await.unwrap();
     assert_eq!(peer.seen()[0].line, "GET /v1/tasks/a%3Ab");

@@ -1,6 +1,6 @@
 //! Following a task over connections that break.
 
-use tricord::client::{Client, Settings};
+use tricord::client::{Client, ClientSettings};
 use tricord::schema::{Message, Part, Role, SendMessageRequest, StreamResponse, TaskState, part, stream_response};
 
 use crate::peer::{self, Peer, cut_events, error_answer, event, events, json_answer, piece, status, task_event};
@@ -37,7 +37,7 @@ fn word(event: &StreamResponse) -> String {
 }
 
 async fn stream(peer: &Peer) -> (Vec<String>, Option<TaskState>, Option<String>) {
-    let client = Client::connect(&peer.url, Settings::default()).await.unwrap();
+    let client = Client::connect(&peer.url, ClientSettings::default()).await.unwrap();
     let mut events = client.stream(request()).await.unwrap();
     let mut words = Vec::new();
     let mut failure = None;

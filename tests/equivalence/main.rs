@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use futures::StreamExt as _;
-use tricord_bindings::Wire;
+use tricord_bindings::Binding;
 
 use answer::Answer;
 use case::Case;
@@ -99,7 +99,7 @@ struct Bench {
 
 /// What came of a case on every wire that has a form of it.
 struct Outcome {
-    answers: Vec<(Wire, Result<Answer, String>)>,
+    answers: Vec<(Binding, Result<Answer, String>)>,
     /// What was sent, for people.
     sent: Vec<String>,
     problem: Option<String>,
@@ -163,7 +163,7 @@ impl Bench {
 }
 
 /// What is wrong with the answers, if something is.
-fn problem(case: &Case, answers: &[(Wire, Result<Answer, String>)]) -> Option<String> {
+fn problem(case: &Case, answers: &[(Binding, Result<Answer, String>)]) -> Option<String> {
     if let Some((wire, Err(fault))) = answers.iter().find(|(_, answer)| answer.is_err()) {
         return Some(format!("{wire:?}: {fault}"));
     }
@@ -174,11 +174,11 @@ fn problem(case: &Case, answers: &[(Wire, Result<Answer, String>)]) -> Option<St
     Some(format!("{first:?} and {other:?} differ"))
 }
 
-fn same(case: &Case, wire: Wire, a: &Answer, b: &Answer) -> bool {
+fn same(case: &Case, wire: Binding, a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         // Protobuf readers stop at a hundred levels, and what could not be read has no path.
         (Answer::Refused { reason: a, .. }, Answer::Refused { reason: b, fields, .. })
-            if wire == Wire::Grpc && fields.is_empty() && nests(&case.params) > MAX_PROTOBUF =>
+            if wire == Binding::Grpc && fields.is_empty() && nests(&case.params) > MAX_PROTOBUF =>
         {
             a == b
         }
@@ -187,7 +187,7 @@ fn same(case: &Case, wire: Wire, a: &Answer, b: &Answer) -> bool {
             a == b
         }
         // A query has no types that could be called by name.
-        _ if wire == Wire::HttpJson && case.rpc().verb != "POST" => {
+        _ if wire == Binding::HttpJson && case.rpc().verb != "POST" => {
             a.clone().without_texts() == b.clone().without_texts()
         }
         _ => a == b,

@@ -15,7 +15,7 @@ use prost_reflect::{DescriptorPool, Kind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tricord::schema;
-use tricord_bindings::Wire;
+use tricord_bindings::Binding;
 use tricord_bindings::details::{Detail, Status};
 use tricord_bindings::wkt::Empty;
 
@@ -24,7 +24,7 @@ use crate::case::Case;
 use crate::protobuf;
 
 /// All three, in the order in which a case is sent.
-pub(crate) const WIRES: [Wire; 3] = [Wire::JsonRpc, Wire::HttpJson, Wire::Grpc];
+pub(crate) const WIRES: [Binding; 3] = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
 
 /// How deep a request's JSON may nest.
 const MAX_JSON_DEPTH: usize = 64;
@@ -57,11 +57,11 @@ impl Wires {
     }
 
     /// How a case looks on a wire, its stand-ins resolved; `None` where the wire has no form of it.
-    pub(crate) fn request(&self, wire: Wire, case: &Case) -> Option<Request<Full<Bytes>>> {
+    pub(crate) fn request(&self, wire: Binding, case: &Case) -> Option<Request<Full<Bytes>>> {
         let mut request = match wire {
-            Wire::JsonRpc => self.jsonrpc(case),
-            Wire::HttpJson => self.http_json(case)?,
-            Wire::Grpc => self.grpc(case)?,
+            Binding::JsonRpc => self.jsonrpc(case),
+            Binding::HttpJson => self.http_json(case)?,
+            Binding::Grpc => self.grpc(case)?,
         };
         for (name, value) in &case.headers {
             let bytes: Vec<u8> = value.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect();
@@ -74,18 +74,18 @@ impl Wires {
     /// Sends it and reads the answer; of a stream that has no end only the first event. An error is a fault of the wire.
     pub(crate) async fn send(
         &self,
-        wire: Wire,
+        wire: Binding,
         case: &Case,
         request: Request<Full<Bytes>>,
         endless: bool,
     ) -> Result<Answer, String> {
-        let client = if wire == Wire::Grpc { &self.http2 } else { &self.http1 };
+        let client = if wire == Binding::Grpc { &self.http2 } else { &self.http1 };
         let answer = async {
             let response = client.request(request).await.map_err(|error| format!("{error:?}"))?;
             match wire {
-                Wire::JsonRpc => read_jsonrpc(response, endless).await,
-                Wire::HttpJson => read_http_json(response, endless).await,
-                Wire::Grpc => read_grpc(case, response, endless).await,
+                Binding::JsonRpc => read_jsonrpc(response, endless).await,
+                Binding::HttpJson => read_http_json(response, endless).await,
+                Binding::Grpc => read_grpc(case, response, endless).await,
             }
         };
         tokio::time::timeout(PATIENCE, answer).await.map_err(|_| "no answer".to_owned())?

@@ -9,10 +9,10 @@ use futures::FutureExt as _;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use tricord::agents::{AnyAgent, Conformance};
-use tricord::engine::{AgentSpec, Engine, Limits, OnRestart};
-use tricord::server::{OpenDoor, Server};
-use tricord::service::{Offer, Service};
+use tricord::agents::{BoxAgent, Conformance};
+use tricord::engine::{AgentSpec, Engine, EngineLimits, OnRestart};
+use tricord::server::{Anonymous, Server};
+use tricord::service::{AgentProfile, Service};
 use tricord::store::{Options, Store, StoreUrl};
 use tricord_bindings::Body;
 
@@ -23,14 +23,14 @@ fn server() -> Server<Service> {
     let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
     let spec = AgentSpec {
         name: "kit".into(),
-        agent: AnyAgent::new(Conformance::default()),
+        agent: BoxAgent::new(Conformance::default()),
         on_restart: OnRestart::Fail,
         cancel_grace: Duration::from_secs(1),
     };
-    let engine = Engine::start(store, vec![spec], Limits::default()).unwrap();
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).unwrap();
     let card = serde_json::from_value(json!({"defaultInputModes": ["*/*"]})).unwrap();
-    let offer = Offer { name: "kit".into(), card, dedupe_message_id: false };
-    Server::builder(Arc::new(Service::new(engine, vec![offer], "kit"))).build(OpenDoor).unwrap()
+    let offer = AgentProfile { name: "kit".into(), card, dedupe_message_id: false };
+    Server::builder(Arc::new(Service::new(engine, vec![offer], "kit"))).build(Anonymous).unwrap()
 }
 
 fn send(key: &str, words: &str) -> Request<Full<bytes::Bytes>> {

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
-use tricord::client::{Binding, Client, Settings};
+use tricord::client::{Binding, Client, ClientSettings};
 use tricord::schema::part::Content;
 use tricord::schema::send_message_response::Payload;
 use tricord::schema::{
@@ -135,7 +135,7 @@ impl Server {
     /// A client for an agent over one wire.
     pub async fn client_of(&self, agent: &str, binding: Binding) -> Client {
         let url = if agent.is_empty() { self.url.clone() } else { format!("{}/{agent}", self.url) };
-        Client::connect(&url, Settings { binding: Some(binding), ..Settings::default() }).await.unwrap()
+        Client::connect(&url, ClientSettings { binding: Some(binding), ..ClientSettings::default() }).await.unwrap()
     }
 }
 

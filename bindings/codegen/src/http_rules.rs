@@ -163,8 +163,8 @@ impl<'a> Rule<'a> {
         let answer = if *streaming { quote!(stream_out) } else { quote!(reply_out) };
         quote! {
             (#verb, [#(#segments),*], #action) => {
-                let (admitted, call, request) = exchange.#source(#name, #scope, #bind)?;
-                exchange.#answer(admitted, service.#method(call, request)).await
+                let (authorized, call, request) = exchange.#source(#name, #scope, #bind)?;
+                exchange.#answer(authorized, service.#method(call, request)).await
             }
         }
     }

@@ -10,7 +10,7 @@ pub fn generate(service: &Service) -> TokenStream {
     let name = &service.trait_name;
     let docs = doc(&service.comment);
     let scope = &service.scope_field;
-    let admit = doc(&format!(
+    let authorize = doc(&format!(
         "Admits a call to the part of the service that `{scope}` names, before its parameters are judged: resolves `scope`\n\
          (the value of `{scope}`, empty where the request has none) into `call.agent`, checks what is asked of the caller\n\
          and whether `call.rpc` is offered there, and leaves in `call.extensions` those in use."
@@ -21,18 +21,18 @@ pub fn generate(service: &Service) -> TokenStream {
     quote! {
         use ::std::sync::Arc;
         #imports
-        use ::tricord_bindings::{Call, Door, Error, Events, Host, HttpRule, Protocol, Reply, Rpc, Settings};
+        use ::tricord_bindings::{Call, Authenticator, Error, Events, Host, HttpRule, Protocol, Reply, Rpc, BindingSettings};
 
         #docs
         ///
         /// Every wire admits a call first, then validates the request, then calls the method; so an implementation can rely
         /// on required fields being there.
         pub trait #name: Send + Sync + 'static {
-            #admit
+            #authorize
             ///
             /// # Errors
             /// What a client that may not call this, or not like this, is told.
-            fn admit(&self, call: &mut Call, scope: &str) -> Result<(), Error>;
+            fn authorize(&self, call: &mut Call, scope: &str) -> Result<(), Error>;
             #(#methods)*
         }
 
@@ -40,10 +40,10 @@ pub fn generate(service: &Service) -> TokenStream {
         pub fn host<S: #name>(
             service: Arc<S>,
             protocol: &'static Protocol,
-            door: impl Door,
-            settings: Settings,
+            door: impl Authenticator,
+            settings: BindingSettings,
         ) -> Arc<Host<S>> {
-            Host::new(service, S::admit, protocol, door, settings)
+            Host::new(service, S::authorize, protocol, door, settings)
         }
 
         /// The rpcs of the service, in the schema's order.

@@ -27,7 +27,7 @@ pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Re
         impls.push(validator(pool, config, &message)?);
     }
     Ok(quote! {
-        use ::tricord_bindings::proto_json::{At, Found, Validate, rules};
+        use ::tricord_bindings::proto_json::{At, Findings, Validate, rules};
 
         #(#impls)*
     })
@@ -49,7 +49,7 @@ fn validator(pool: &DescriptorPool, config: &Config, message: &MessageDescriptor
     Ok(quote! {
         #[allow(deprecated, unused_variables)]
         impl Validate for #ty {
-            fn check(&self, at: &At<'_>, found: &mut Found) {
+            fn check(&self, at: &At<'_>, findings: &mut Findings) {
                 #(#checks)*
             }
         }
@@ -64,11 +64,11 @@ fn field_checks(pool: &DescriptorPool, config: &Config, field: &FieldDescriptor)
     let repeated = field.cardinality() == Cardinality::Repeated;
     let mut checks = Vec::new();
     match field.kind() {
-        _ if required && repeated => checks.push(quote!(rules::not_empty(self.#source.is_empty(), #at, found);)),
-        Kind::Message(_) if required => checks.push(quote!(rules::present(&self.#source, #at, found);)),
-        _ if required && optional(field) => checks.push(quote!(rules::present(&self.#source, #at, found);)),
+        _ if required && repeated => checks.push(quote!(rules::not_empty(self.#source.is_empty(), #at, findings);)),
+        Kind::Message(_) if required => checks.push(quote!(rules::present(&self.#source, #at, findings);)),
+        _ if required && optional(field) => checks.push(quote!(rules::present(&self.#source, #at, findings);)),
         Kind::String | Kind::Bytes if required => {
-            checks.push(quote!(rules::not_empty(self.#source.is_empty(), #at, found);));
+            checks.push(quote!(rules::not_empty(self.#source.is_empty(), #at, findings);));
         }
         // Zero and false are values like others: for these, required says nothing that could be checked.
         _ => {}
@@ -80,18 +80,18 @@ fn field_checks(pool: &DescriptorPool, config: &Config, field: &FieldDescriptor)
                 .as_message()
                 .is_some_and(|entry| matches!(entry.map_entry_value_field().kind(), Kind::Message(_)));
             if holds_messages {
-                checks.push(quote!(rules::each_entry(&self.#source, #at, found);));
+                checks.push(quote!(rules::each_entry(&self.#source, #at, findings);));
             }
         }
-        Kind::Message(_) if repeated => checks.push(quote!(rules::each(&self.#source, #at, found);)),
-        Kind::Message(_) => checks.push(quote!(rules::message(&self.#source, #at, found);)),
+        Kind::Message(_) if repeated => checks.push(quote!(rules::each(&self.#source, #at, findings);)),
+        Kind::Message(_) => checks.push(quote!(rules::message(&self.#source, #at, findings);)),
         Kind::Enum(_) if repeated || optional(field) => {
             return Err(refuse(field.full_name(), "a repeated or optional enum in a request"));
         }
         Kind::Enum(descriptor) => {
             let ty = enum_type(&descriptor, config);
             let rule = if required { quote!(chosen) } else { quote!(known) };
-            checks.push(quote!(rules::#rule::<#ty>(self.#source, #at, found);));
+            checks.push(quote!(rules::#rule::<#ty>(self.#source, #at, findings);));
         }
         _ => {}
     }
@@ -105,10 +105,10 @@ fn oneof_check(config: &Config, oneof: &OneofDescriptor) -> TokenStream {
     for field in oneof.fields() {
         let (variant, name) = (variant(&field, oneof, config), field.json_name());
         match field.kind() {
-            Kind::Message(_) => arms.push(quote!(Some(#variant(value)) => value.check(&at.field(#name), found))),
+            Kind::Message(_) => arms.push(quote!(Some(#variant(value)) => value.check(&at.field(#name), findings))),
             Kind::Enum(descriptor) => {
                 let ty = enum_type(&descriptor, config);
-                arms.push(quote!(Some(#variant(value)) => rules::known::<#ty>(*value, at.field(#name), found)));
+                arms.push(quote!(Some(#variant(value)) => rules::known::<#ty>(*value, at.field(#name), findings)));
             }
             _ => {}
         }
@@ -116,7 +116,7 @@ fn oneof_check(config: &Config, oneof: &OneofDescriptor) -> TokenStream {
     if config.required_oneofs.iter().any(|name| is_named(oneof, name)) {
         let names: Vec<_> = oneof.fields().map(|field| field.json_name().to_owned()).collect();
         let problem = format!("holds none of {}", names.join(", "));
-        arms.push(quote!(None => found.add(at, #problem)));
+        arms.push(quote!(None => findings.add(at, #problem)));
     }
     if arms.is_empty() { quote!() } else { quote!(match &self.#source { #(#arms,)* _ => {} }) }
 }

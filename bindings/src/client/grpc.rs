@@ -17,7 +17,7 @@ use tonic_prost::ProstCodec;
 
 use super::Code;
 use super::transport::{KEEPALIVE, connector, origin, uri, wrapped_send_error};
-use super::{CallOptions, ClientError, Event, EventStream, MAX_ANSWER, ServerError, Transport, WireMessage};
+use super::{CallOptions, ClientError, EventStream, MAX_ANSWER, ServerError, StreamEvent, Transport, WireMessage};
 use crate::error::Protocol;
 use crate::rpc::Rpc;
 
@@ -114,7 +114,7 @@ impl Transport for Grpc {
             let (mut events, wire) = reading?;
             match deadline.bound(events.next()).await {
                 Ok(None) => None,
-                Ok(Some(Ok(message))) => Some((Ok(Event { id: None, message }), Some((events, wire)))),
+                Ok(Some(Ok(message))) => Some((Ok(StreamEvent { id: None, message }), Some((events, wire)))),
                 Ok(Some(Err(status))) => Some((Err(wire.error(&status)), None)),
                 Err(error) => Some((Err(error), None)),
             }

@@ -59,7 +59,7 @@ pub trait Transport: Send + Sync {
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event<T> {
+pub struct StreamEvent<T> {
     /// Its place in the stream, to go on after it; not every wire and server tells it.
     pub id: Option<String>,
     /// What happened.
@@ -67,17 +67,17 @@ pub struct Event<T> {
 }
 
 /// The events of a stream, in order. It ends after the last event or after the first error.
-pub struct EventStream<T>(Pin<Box<dyn Stream<Item = Result<Event<T>, ClientError>> + Send>>);
+pub struct EventStream<T>(Pin<Box<dyn Stream<Item = Result<StreamEvent<T>, ClientError>> + Send>>);
 
 impl<T> EventStream<T> {
     /// Takes any stream of events.
-    pub fn new(stream: impl Stream<Item = Result<Event<T>, ClientError>> + Send + 'static) -> Self {
+    pub fn new(stream: impl Stream<Item = Result<StreamEvent<T>, ClientError>> + Send + 'static) -> Self {
         Self(Box::pin(stream))
     }
 }
 
 impl<T> Stream for EventStream<T> {
-    type Item = Result<Event<T>, ClientError>;
+    type Item = Result<StreamEvent<T>, ClientError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.as_mut().poll_next(cx)

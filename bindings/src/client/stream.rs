@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use super::options::Deadline;
 use super::sse::{SseEvent, SseReader};
 use super::transport::root_cause;
-use super::{ClientError, Event, EventStream, MAX_ANSWER};
+use super::{ClientError, EventStream, MAX_ANSWER, StreamEvent};
 
 struct Reading<F> {
     body: Incoming,
@@ -35,10 +35,10 @@ where
 }
 
 impl<T, F: Fn(&SseEvent) -> Result<T, ClientError>> Reading<F> {
-    async fn next(&mut self) -> Option<Result<Event<T>, ClientError>> {
+    async fn next(&mut self) -> Option<Result<StreamEvent<T>, ClientError>> {
         loop {
             if let Some(event) = self.reader.next() {
-                return Some((self.decode)(&event).map(|message| Event { id: event.id, message }));
+                return Some((self.decode)(&event).map(|message| StreamEvent { id: event.id, message }));
             }
             let frame = match self.deadline.bound(self.body.frame()).await {
                 Err(error) => return Some(Err(error)),

@@ -8,7 +8,7 @@ use http_body::Frame;
 use tokio::time::Sleep;
 
 use super::status_out;
-use crate::body::{BodyLimits, BoxError, Held};
+use crate::body::{BodyLimits, BoxError, BudgetPermit};
 use crate::error::{Error, Protocol, kinds};
 
 /// A request body that is counted while tonic reads it, and given up when it takes too long.
@@ -16,7 +16,7 @@ pub(super) struct Metered<B> {
     body: B,
     protocol: &'static Protocol,
     limits: BodyLimits,
-    held: Held,
+    held: BudgetPermit,
     seen: usize,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -26,7 +26,7 @@ const FRAME_HEADER: usize = 5;
 
 impl<B> Metered<B> {
     pub(super) fn new(protocol: &'static Protocol, limits: &BodyLimits, body: B) -> Self {
-        Self { body, protocol, limits: limits.clone(), held: Held::none(&limits.budget), seen: 0, timer: None }
+        Self { body, protocol, limits: limits.clone(), held: BudgetPermit::none(&limits.budget), seen: 0, timer: None }
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), Error> {

@@ -20,7 +20,7 @@ const MAX_VIOLATIONS: usize = 20;
 /// A message that knows what its schema asks of it in a request.
 pub trait Validate {
     /// Adds what is wrong with this message, which stands at `at`.
-    fn check(&self, at: &At<'_>, found: &mut Found);
+    fn check(&self, at: &At<'_>, findings: &mut Findings);
 
     /// Checks the message as a request: required fields are there and not empty, enum values are known, a required oneof
     /// has a member, values are such as JSON can hold.
@@ -28,26 +28,26 @@ pub trait Validate {
     /// # Errors
     /// [`crate::error::kinds::INVALID_PARAMS`] with the violations, at most 20.
     fn validate(&self) -> Result<(), Error> {
-        let mut found = Found::default();
-        self.check(&At::Root, &mut found);
-        match found {
-            Found { unreadable: Some(violation), .. } => Err(Error::violations(vec![violation])),
-            Found { violations, .. } if violations.is_empty() => Ok(()),
-            Found { violations, .. } => Err(Error::violations(violations)),
+        let mut findings = Findings::default();
+        self.check(&At::Root, &mut findings);
+        match findings {
+            Findings { unreadable: Some(violation), .. } => Err(Error::violations(vec![violation])),
+            Findings { violations, .. } if violations.is_empty() => Ok(()),
+            Findings { violations, .. } => Err(Error::violations(violations)),
         }
     }
 }
 
-/// The violations found so far.
+/// The violations findings so far.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Findings {
     violations: Vec<Violation>,
     /// The first value that a reader of JSON would not have read. It is reported alone, because such a reader sees
     /// nothing beyond it: what came by protobuf gets the same answer.
     unreadable: Option<Violation>,
 }
 
-impl Found {
+impl Findings {
     /// Adds one, unless there are enough.
     pub fn add(&mut self, at: &At<'_>, description: impl Into<String>) {
         if self.violations.len() < MAX_VIOLATIONS {
@@ -62,114 +62,114 @@ impl Found {
 
 /// The rules. Each takes a field's value and its place.
 pub mod rules {
-    use super::{At, BTreeMap, EnumNames, Found, Validate};
+    use super::{At, BTreeMap, EnumNames, Findings, Validate};
 
     /// A required string, bytes, list or map is not empty. In JSON, absent and empty are the same for these.
-    pub fn not_empty(empty: bool, at: At<'_>, found: &mut Found) {
+    pub fn not_empty(empty: bool, at: At<'_>, findings: &mut Findings) {
         if empty {
-            found.add(&at, "is required and must not be empty");
+            findings.add(&at, "is required and must not be empty");
         }
     }
 
     /// A required message is there. Its own rules are checked by [`message`].
-    pub fn present<T>(value: &Option<T>, at: At<'_>, found: &mut Found) {
+    pub fn present<T>(value: &Option<T>, at: At<'_>, findings: &mut Findings) {
         if value.is_none() {
-            found.add(&at, "is required");
+            findings.add(&at, "is required");
         }
     }
 
     /// A message, if it is there, is valid.
-    pub fn message<T: Validate>(value: &Option<T>, at: At<'_>, found: &mut Found) {
+    pub fn message<T: Validate>(value: &Option<T>, at: At<'_>, findings: &mut Findings) {
         if let Some(value) = value {
-            value.check(&at, found);
+            value.check(&at, findings);
         }
     }
 
     /// Every message of a list is valid.
-    pub fn each<T: Validate>(list: &[T], at: At<'_>, found: &mut Found) {
+    pub fn each<T: Validate>(list: &[T], at: At<'_>, findings: &mut Findings) {
         for (index, value) in list.iter().enumerate() {
-            value.check(&At::Index(&at, index), found);
+            value.check(&At::Index(&at, index), findings);
         }
     }
 
     /// Every message of a map is valid.
-    pub fn each_entry<T: Validate>(map: &BTreeMap<String, T>, at: At<'_>, found: &mut Found) {
+    pub fn each_entry<T: Validate>(map: &BTreeMap<String, T>, at: At<'_>, findings: &mut Findings) {
         for (key, value) in map {
-            value.check(&At::Key(&at, key), found);
+            value.check(&At::Key(&at, key), findings);
         }
     }
 
     /// The number is one of the enum's.
-    pub fn known<E: EnumNames>(number: i32, at: At<'_>, found: &mut Found) {
+    pub fn known<E: EnumNames>(number: i32, at: At<'_>, findings: &mut Findings) {
         if E::name(number).is_none() {
-            found.unreadable(&at, || E::unknown(number));
+            findings.unreadable(&at, || E::unknown(number));
         }
     }
 
     /// The number is one of the enum's, and not 0, which stands for no choice.
-    pub fn chosen<E: EnumNames>(number: i32, at: At<'_>, found: &mut Found) {
+    pub fn chosen<E: EnumNames>(number: i32, at: At<'_>, findings: &mut Findings) {
         if number == 0 {
-            found.add(&at, "is required and must not be unspecified");
+            findings.add(&at, "is required and must not be unspecified");
         } else {
-            known::<E>(number, at, found);
+            known::<E>(number, at, findings);
         }
     }
 }
 
 impl Validate for Empty {
-    fn check(&self, _: &At<'_>, _: &mut Found) {}
+    fn check(&self, _: &At<'_>, _: &mut Findings) {}
 }
 
 impl Validate for Timestamp {
-    fn check(&self, at: &At<'_>, found: &mut Found) {
+    fn check(&self, at: &At<'_>, findings: &mut Findings) {
         if !(FIRST_SECOND..=LAST_SECOND).contains(&self.seconds) || !(0..=999_999_999).contains(&self.nanos) {
-            found.add(at, "is not a time of the years 1 to 9999");
+            findings.add(at, "is not a time of the years 1 to 9999");
         }
     }
 }
 
 impl Validate for Struct {
-    fn check(&self, at: &At<'_>, found: &mut Found) {
-        check_struct(self, 1, at, found);
+    fn check(&self, at: &At<'_>, findings: &mut Findings) {
+        check_struct(self, 1, at, findings);
     }
 }
 
 impl Validate for ListValue {
-    fn check(&self, at: &At<'_>, found: &mut Found) {
-        check_list(self, 1, at, found);
+    fn check(&self, at: &At<'_>, findings: &mut Findings) {
+        check_list(self, 1, at, findings);
     }
 }
 
 impl Validate for Value {
-    fn check(&self, at: &At<'_>, found: &mut Found) {
-        check_value(self, 1, at, found);
+    fn check(&self, at: &At<'_>, findings: &mut Findings) {
+        check_value(self, 1, at, findings);
     }
 }
 
-fn check_value(value: &Value, level: usize, at: &At<'_>, found: &mut Found) {
+fn check_value(value: &Value, level: usize, at: &At<'_>, findings: &mut Findings) {
     match &value.kind {
-        None => found.add(at, "holds no value"),
-        Some(Kind::NumberValue(number)) if !number.is_finite() => found.add(at, "is not a finite number"),
-        Some(Kind::StructValue(object)) => check_struct(object, level, at, found),
-        Some(Kind::ListValue(list)) => check_list(list, level, at, found),
+        None => findings.add(at, "holds no value"),
+        Some(Kind::NumberValue(number)) if !number.is_finite() => findings.add(at, "is not a finite number"),
+        Some(Kind::StructValue(object)) => check_struct(object, level, at, findings),
+        Some(Kind::ListValue(list)) => check_list(list, level, at, findings),
         Some(_) => {}
     }
 }
 
-fn check_struct(object: &Struct, level: usize, at: &At<'_>, found: &mut Found) {
+fn check_struct(object: &Struct, level: usize, at: &At<'_>, findings: &mut Findings) {
     if level > MAX_VALUE_DEPTH {
-        return found.unreadable(at, || TOO_DEEP.to_owned());
+        return findings.unreadable(at, || TOO_DEEP.to_owned());
     }
     for (key, value) in &object.fields {
-        check_value(value, level + 1, &At::Key(at, key), found);
+        check_value(value, level + 1, &At::Key(at, key), findings);
     }
 }
 
-fn check_list(list: &ListValue, level: usize, at: &At<'_>, found: &mut Found) {
+fn check_list(list: &ListValue, level: usize, at: &At<'_>, findings: &mut Findings) {
     if level > MAX_VALUE_DEPTH {
-        return found.unreadable(at, || TOO_DEEP.to_owned());
+        return findings.unreadable(at, || TOO_DEEP.to_owned());
     }
     for (index, value) in list.values.iter().enumerate() {
-        check_value(value, level + 1, &At::Index(at, index), found);
+        check_value(value, level + 1, &At::Index(at, index), findings);
     }
 }

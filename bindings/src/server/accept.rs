@@ -75,15 +75,15 @@ impl Port {
         let free = Arc::new(Semaphore::new(self.limits.connections.min(Semaphore::MAX_PERMITS)));
         let port = Arc::new(self);
         let begun = port.drain.begun().clone();
-        let mut patience = Patience::default();
+        let mut backoff = AcceptBackoff::default();
         while let Some(accepted) = begun.run_until_cancelled(accept(&listener, &free)).await {
             match accepted {
                 Ok((stream, peer, permit)) => {
-                    patience = Patience::default();
+                    backoff = AcceptBackoff::default();
                     let connection = port.clone().connection(stream, peer, handler.clone(), permit);
                     port.drain.tracker().spawn(connection);
                 }
-                Err(error) => patience.after(&error).await,
+                Err(error) => backoff.after(&error).await,
             }
         }
     }
@@ -194,9 +194,9 @@ async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> io::Result<Acc
 
 /// How long to wait after an error of `accept`, which comes back at once as long as no file can be opened.
 #[derive(Debug, Default)]
-struct Patience(Duration);
+struct AcceptBackoff(Duration);
 
-impl Patience {
+impl AcceptBackoff {
     async fn after(&mut self, error: &io::Error) {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
         if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted) {
@@ -214,14 +214,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn patience_grows_to_a_second_and_is_not_for_peers_that_left() {
-        let mut patience = Patience::default();
+        let mut backoff = AcceptBackoff::default();
         let begun = Instant::now();
-        patience.after(&io::ErrorKind::ConnectionAborted.into()).await;
+        backoff.after(&io::ErrorKind::ConnectionAborted.into()).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
         let mut waits = Vec::new();
         for _ in 0..9 {
             let begun = Instant::now();
-            patience.after(&io::Error::other("too many open files")).await;
+            backoff.after(&io::Error::other("too many open files")).await;
             waits.push(begun.elapsed().as_millis());
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);

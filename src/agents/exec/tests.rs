@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use super::super::{EmitError, Host, Turn, text_part};
+use super::super::{EmitError, RunHandle, Turn, text_part};
 use super::*;
 use crate::schema::store::ArtifactPiece;
 use crate::schema::{Message, Part, TaskState};
@@ -22,8 +22,8 @@ struct Kept {
     ended: Mutex<bool>,
 }
 
-impl Host for Kept {
-    fn admit(&self, draft: Draft) -> Result<u64, EmitError> {
+impl RunHandle for Kept {
+    fn append(&self, draft: Draft) -> Result<u64, EmitError> {
         if *self.ended.lock().unwrap() {
             return Err(EmitError::Ended(TaskState::Canceled));
         }
@@ -136,7 +136,7 @@ fn start_on(host: Arc<Kept>, agent: &Arc<Exec>, parts: Vec<Part>) -> Running {
         metadata: None,
         cancelled: cancelled.clone(),
     };
-    let cx = Cx::new(host.clone(), Arc::new(turn));
+    let cx = TaskContext::new(host.clone(), Arc::new(turn));
     let agent = agent.clone();
     Running { host, cancelled, run: tokio::spawn(async move { agent.run(cx).await }) }
 }

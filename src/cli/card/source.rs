@@ -22,7 +22,7 @@ pub(super) struct Source {
 }
 
 /// A card as it was found.
-pub(super) struct Found {
+pub(super) struct LoadedCard {
     pub(super) json: Bytes,
     /// What to call it.
     pub(super) name: String,
@@ -35,14 +35,14 @@ impl Source {
         self.connect.limit()
     }
 
-    pub(super) async fn read(&self) -> Result<Found, Failure> {
+    pub(super) async fn read(&self) -> Result<LoadedCard, Failure> {
         let from = self.from.as_deref().unwrap_or(&self.connect.url);
         if is_address(from) {
             let (json, name) = client::fetch_card(&HttpClient::new(), from, &self.connect.settings()?).await?;
             let origin = origin(&name);
-            return Ok(Found { json, name, origin });
+            return Ok(LoadedCard { json, name, origin });
         }
-        Ok(Found { json: read_file(from)?, name: from.to_owned(), origin: None })
+        Ok(LoadedCard { json: read_file(from)?, name: from.to_owned(), origin: None })
     }
 }
 

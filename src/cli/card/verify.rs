@@ -6,7 +6,7 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 use tricord_bindings::client::HttpClient;
 
-use super::source::{Found, Source, is_address, is_loopback, origin, read_file};
+use super::source::{LoadedCard, Source, is_address, is_loopback, origin, read_file};
 use crate::card::{Coverage, Form, Header, Jwk, JwkSet, SignedCard};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::print::Printer;
@@ -134,7 +134,7 @@ impl Verdict {
 /// Where keys come from.
 struct Keys<'a> {
     args: &'a Args,
-    found: &'a Found,
+    found: &'a LoadedCard,
     /// What was given on the command line: for signatures by any address.
     given: Option<JwkSet>,
     /// What was read from addresses.
@@ -142,7 +142,7 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    async fn new(args: &'a Args, found: &'a Found) -> Result<Self, Failure> {
+    async fn new(args: &'a Args, found: &'a LoadedCard) -> Result<Self, Failure> {
         let mut keys = Self { args, found, given: None, read: HashMap::new() };
         if let Some(path) = &args.key {
             let key = Jwk::from_pem(&read_file(path)?).map_err(|error| Failure::usage(format!("{path}: {error}")))?;

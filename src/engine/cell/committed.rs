@@ -8,7 +8,7 @@ use tricord_bindings::Encoded;
 
 use crate::schema::store::Checkpoint;
 use crate::schema::{StreamResponse, Task};
-use crate::task::event::{Body, Event};
+use crate::task::event::{Body, LogEvent};
 use crate::task::{fold, lifecycle};
 
 /// Committed events kept for the readers of a stream; a reader that is further behind reads the store.
@@ -24,7 +24,7 @@ pub(in crate::engine) struct Committed {
     pub(in crate::engine) seq: u64,
     /// The last record that entered a state which ends a blocking send.
     pub(in crate::engine) pause: u64,
-    ring: VecDeque<Arc<Event>>,
+    ring: VecDeque<Arc<LogEvent>>,
     ring_bytes: usize,
     tail_bytes: usize,
     checkpoint_bytes: usize,
@@ -68,13 +68,13 @@ impl Committed {
     }
 
     /// The committed event with this number, if the ring still has it.
-    pub(in crate::engine) fn event(&self, seq: u64) -> Option<&Arc<Event>> {
+    pub(in crate::engine) fn event(&self, seq: u64) -> Option<&Arc<LogEvent>> {
         let first = self.ring.front()?.seq;
         self.ring.get(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
     /// Moves all events from `seq` on into `backlog`, which is empty; `false` if the ring does not reach back that far.
-    pub(in crate::engine) fn hand_over(&mut self, seq: u64, backlog: &mut VecDeque<Arc<Event>>) -> bool {
+    pub(in crate::engine) fn hand_over(&mut self, seq: u64, backlog: &mut VecDeque<Arc<LogEvent>>) -> bool {
         while let Some(passed) = self.ring.pop_front_if(|event| event.seq < seq) {
             self.ring_bytes -= passed.size;
         }
@@ -87,7 +87,7 @@ impl Committed {
     }
 
     /// Takes in the next committed event; `keep` where a stream may read it from here.
-    pub(super) fn take(&mut self, event: Arc<Event>, keep: bool) {
+    pub(super) fn take(&mut self, event: Arc<LogEvent>, keep: bool) {
         let Fold::Open(task) = &mut self.task else { return };
         fold::apply(task, &event);
         self.seq = event.seq;

@@ -10,7 +10,7 @@ pub use operate::{CheckReport, Stats, backup, check, restored, stats};
 pub(super) use read::Reads;
 pub(super) use write::Writes;
 
-use super::address::Place;
+use super::location::StoreLocation;
 use super::{OpenError, SEQ_BITS, StoreError, now_us};
 use ring::rand::{SecureRandom, SystemRandom};
 use rusqlite::config::DbConfig;
@@ -38,7 +38,7 @@ pub(super) struct Opened {
 }
 
 /// Opens the file that `place` holds, brings its schema up to date and begins an epoch.
-pub(super) fn open(place: &Place) -> Result<Opened, OpenError> {
+pub(super) fn open(place: &StoreLocation) -> Result<Opened, OpenError> {
     let path = &place.path;
     let say = |error| open_error(path, &error);
     // Looked at before anything is changed: it may be another program's.

@@ -2,7 +2,7 @@
 //!
 //! All but [`restored`] work beside a running server.
 
-use super::super::address::{Place, io, resolve};
+use super::super::location::{StoreLocation, io, resolve};
 use super::super::{OpenError, SEQ_BITS, StoreUrl, TaskPk};
 use super::{open_error, reader, version, writer};
 use crate::schema::TaskState;
@@ -141,7 +141,7 @@ pub fn stats(url: &StoreUrl) -> Result<Stats, OpenError> {
 /// [`OpenError`], among others while a server has the store open.
 pub fn restored(url: &StoreUrl) -> Result<u32, OpenError> {
     drop(existing(url)?);
-    let place = Place::take(url)?;
+    let place = StoreLocation::take(url)?;
     let say = |e| open_error(&place.path, &e);
     let conn = writer(&place.path, true).map_err(say)?;
     conn.query_row("UPDATE meta SET generation = generation + 1 RETURNING generation", [], |row| row.get(0))

@@ -257,13 +257,13 @@ fn decode<M: Message + Default>(pk: TaskPk, body: &[u8]) -> Result<M, StoreError
 #[cfg(test)]
 mod tests {
     use super::super::super::StoreUrl;
-    use super::super::super::address::Place;
+    use super::super::super::location::StoreLocation;
     use super::*;
     use rusqlite::StatementStatus;
 
     #[test]
     fn statements_are_prepared_once() {
-        let place = Place::take(&StoreUrl::Memory).unwrap();
+        let place = StoreLocation::take(&StoreUrl::Memory).unwrap();
         let reads = super::super::open(&place).unwrap().index;
         let query = |owner: String| ListQuery {
             agent: "support".into(),

@@ -74,7 +74,7 @@ impl Log for Writes {
     fn commit(&mut self, appends: &[Append], jobs: &[Job]) -> Result<Committed, StoreError> {
         let gate = self.gate.clone();
         let _held = lock(&gate);
-        self.mend()?;
+        self.reconnect()?;
         let result = self.together(appends, jobs).or_else(|fault| match fault {
             // One of them is at fault. Which one shows when each has a savepoint of its own.
             Fault::Append(_) => {
@@ -93,7 +93,7 @@ impl Log for Writes {
     fn probe(&mut self) -> Result<(), StoreError> {
         let gate = self.gate.clone();
         let _held = lock(&gate);
-        self.mend()?;
+        self.reconnect()?;
         // As large as a busy commit, and really written: two transactions.
         let tried = (|| {
             self.begin()?;
@@ -130,7 +130,7 @@ impl Writes {
     }
 
     /// Opens the connection anew after a failure: what state an I/O error left it in is not worth knowing.
-    fn mend(&mut self) -> Result<(), StoreError> {
+    fn reconnect(&mut self) -> Result<(), StoreError> {
         if self.broken {
             self.conn = writer(&self.path, self.durable).map_err(|e| store_error(&e))?;
             self.forget_scopes();

@@ -60,7 +60,7 @@ fn finished_tasks_go_with_all_that_is_theirs() {
     kept.push(task(TaskState::Completed, now, now));
     open.write(kept.iter().chain(&gone).cloned());
 
-    keeper::prune(&open.store, &keeper::Shared::default());
+    maintenance::prune(&open.store, &maintenance::Shared::default());
     for append in &gone {
         assert_eq!(open.store.find_any(id(append)).unwrap(), None);
         assert_eq!(open.store.log(append.pk, 0).unwrap(), LogRead { checkpoint: None, batches: vec![] });
@@ -82,7 +82,7 @@ fn a_task_that_just_ended_is_kept_for_its_streams_however_little_is_kept() {
     let now = now_us();
     let made = [new_task(&open.store, "ann", "c", TaskState::Completed, now - HOUR_US / 2)];
     open.write(made);
-    keeper::prune(&open.store, &keeper::Shared::default());
+    maintenance::prune(&open.store, &maintenance::Shared::default());
     assert_eq!(open.store.total(&everything("ann")).unwrap(), 1);
 }
 

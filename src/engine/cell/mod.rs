@@ -1,7 +1,7 @@
-//! One live task: its head (admitted, only for checks) and its fold (committed, all that readers ever see).
+//! One live task: its head (appended, only for checks) and its fold (committed, all that readers ever see).
 //!
-//! Runs, cancel, follow-ups and recovery all *admit* through the cell: lock, check the lifecycle, number, push, unlock.
-//! There is no await in here and no I/O. What was admitted goes to the writer, which calls [`Pending::take`]; what it has
+//! Runs, cancel, follow-ups and recovery all *append* through the cell: lock, check the lifecycle, number, push, unlock.
+//! There is no await in here and no I/O. What was appended goes to the writer, which calls [`Pending::take`]; what it has
 //! committed comes back through [`TaskCell::publish`], and only then can anybody see it.
 
 use std::collections::VecDeque;
@@ -19,10 +19,10 @@ use crate::agents::EmitError;
 use crate::schema::stream_response::Payload;
 use crate::schema::{Message, StreamResponse, Task, TaskState};
 use crate::store::{Append, ClaimKey, NewTask, Pending, Row, TaskPk};
-use crate::task::event::{Event, Ids};
+use crate::task::event::{Ids, LogEvent};
 use crate::task::{fold, lifecycle};
 
-mod admit;
+mod append;
 mod committed;
 
 pub(super) use committed::{Committed, Fold};
@@ -46,14 +46,14 @@ pub struct TaskCell {
 
 /// The part of a cell that its lock guards.
 pub(super) struct Inner {
-    /// Admitted: the state and place that checks go by; `None` before the task is created.
+    /// Appended: the state and place that checks go by; `None` before the task is created.
     pub(super) head: Option<Head>,
     /// What the log begins with, until the task is created.
-    opening: Option<Opening>,
-    pending: Outgoing,
+    unsaved: Option<UnsavedTask>,
+    pending: WriteBuffer,
     /// Taken by the writer, not yet published.
-    committing: Vec<Arc<Event>>,
-    /// Bytes admitted and not yet committed.
+    committing: Vec<Arc<LogEvent>>,
+    /// Bytes appended and not yet committed.
     pub(super) uncommitted: usize,
     pub(super) committed: Committed,
     /// The run that owns the task, if one is live.
@@ -65,7 +65,7 @@ pub(super) struct Inner {
     /// The answer of a run that made no task.
     pub(super) reply: Option<Arc<Encoded<StreamResponse>>>,
     /// The store failed under it: this cell is over, and the log says what is left.
-    pub(super) lost: bool,
+    pub(super) poisoned: bool,
     /// The server is going down: what is committed now is all there will be.
     pub(super) closed: bool,
     /// Something that the writer took was not written, so nothing that follows it may be.
@@ -76,7 +76,7 @@ pub(super) struct Inner {
     dirty: bool,
 }
 
-/// Admitted, not necessarily committed.
+/// Appended, not necessarily committed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) state: TaskState,
@@ -87,19 +87,19 @@ pub(super) struct Head {
     bytes: usize,
 }
 
-struct Opening {
+struct UnsavedTask {
     metadata: Option<Struct>,
     message: Message,
     snapshot: bool,
     claim: Option<ClaimKey>,
 }
 
-/// Admitted and waiting for the writer.
+/// Appended and waiting for the writer.
 #[derive(Default)]
-struct Outgoing {
+struct WriteBuffer {
     new: Option<NewTask>,
     claims: Vec<ClaimKey>,
-    events: Vec<Arc<Event>>,
+    events: Vec<Arc<LogEvent>>,
     batch: Vec<u8>,
     row: bool,
     checkpoint: Option<(u64, Vec<u8>)>,
@@ -124,7 +124,7 @@ pub(super) struct Run {
 
 /// What a cell begins with.
 #[expect(clippy::large_enum_variant, reason = "made once for a cell and taken apart at once")]
-pub(super) enum Beginning {
+pub(super) enum CellSeed {
     /// A message that may become a task.
     New {
         /// The message.
@@ -159,14 +159,14 @@ impl TaskCell {
         pk: TaskPk,
         spec: Arc<AgentSpec>,
         owner: Arc<str>,
-        beginning: Beginning,
+        seed: CellSeed,
     ) -> Arc<Self> {
-        let (head, opening, task, seq, pause) = match beginning {
-            Beginning::New { message, metadata, snapshot, claim } => {
-                let opening = Opening { metadata, message, snapshot, claim };
-                (None, Some(opening), Box::new(fold::empty(&ids)), 0, 0)
+        let (head, unsaved, task, seq, pause) = match seed {
+            CellSeed::New { message, metadata, snapshot, claim } => {
+                let unsaved = UnsavedTask { metadata, message, snapshot, claim };
+                (None, Some(unsaved), Box::new(fold::empty(&ids)), 0, 0)
             }
-            Beginning::Stored { task, seq, time_us, status_us, bytes } => {
+            CellSeed::Stored { task, seq, time_us, status_us, bytes } => {
                 let state = state_of(&task);
                 let head = Head { state, seq, time_us, status_us, bytes };
                 (Some(head), None, task, seq, if lifecycle::is_pause(state) { seq } else { 0 })
@@ -182,8 +182,8 @@ impl TaskCell {
             owner,
             inner: Mutex::new(Inner {
                 head,
-                opening,
-                pending: Outgoing::default(),
+                unsaved,
+                pending: WriteBuffer::default(),
                 committing: Vec::new(),
                 uncommitted: 0,
                 committed,
@@ -191,7 +191,7 @@ impl TaskCell {
                 runs: 0,
                 incoming: VecDeque::new(),
                 reply: None,
-                lost: false,
+                poisoned: false,
                 closed: false,
                 refused: false,
                 watchers: Slab::new(),
@@ -265,15 +265,15 @@ impl TaskCell {
     }
 
     /// The store failed: the cell is over. What was committed stands; recovery goes on from there.
-    pub(super) fn lose(&self) {
+    pub(super) fn abandon(&self) {
         let mut inner = self.lock();
-        if inner.lost {
+        if inner.poisoned {
             return;
         }
-        inner.lost = true;
+        inner.poisoned = true;
         self.shared.limits.uncommitted_sub(inner.uncommitted);
         inner.uncommitted = 0;
-        inner.pending = Outgoing::default();
+        inner.pending = WriteBuffer::default();
         inner.committing.clear();
         let abort = inner.run.take().and_then(|run| run.abort);
         drop(inner);
@@ -337,7 +337,7 @@ impl Inner {
         news
     }
 
-    /// Whether every admitted record is committed.
+    /// Whether every appended record is committed.
     pub(super) fn is_settled(&self) -> bool {
         self.committing.is_empty() && self.pending.events.is_empty()
     }
@@ -379,12 +379,12 @@ impl Inner {
         }
     }
 
-    /// The messages so far, admitted ones included.
+    /// The messages so far, appended ones included.
     pub(super) fn history(&self) -> Vec<Message> {
         let mut task = Task { history: self.committed.task.task().history.clone(), ..Task::default() };
         task.status = self.committed.task.task().status.clone();
-        if let Some(opening) = &self.opening {
-            task.history.push(opening.message.clone());
+        if let Some(unsaved) = &self.unsaved {
+            task.history.push(unsaved.message.clone());
         }
         for event in self.committing.iter().chain(&self.pending.events) {
             if !matches!(event.update().map(|update| &update.value().payload), Some(Some(Payload::ArtifactUpdate(_)))) {
@@ -396,7 +396,7 @@ impl Inner {
 
     /// The live run with this number.
     pub(super) fn run(&mut self, number: u32) -> Result<&mut Run, EmitError> {
-        if self.lost {
+        if self.poisoned {
             return Err(EmitError::StoreLost);
         }
         match &mut self.run {
@@ -409,7 +409,7 @@ impl Inner {
     }
 }
 
-impl Outgoing {
+impl WriteBuffer {
     fn is_some(&self) -> bool {
         !self.events.is_empty() || self.row || self.checkpoint.is_some()
     }
@@ -423,7 +423,7 @@ impl Pending for TaskCell {
             return None;
         }
         let live = inner.run.is_some();
-        let Outgoing { new, claims, events, batch, row, checkpoint } = std::mem::take(&mut inner.pending);
+        let WriteBuffer { new, claims, events, batch, row, checkpoint } = std::mem::take(&mut inner.pending);
         let head = inner.head.as_mut()?;
         let row = row.then_some(Row { state: head.state, status_us: head.status_us, live });
         let (first, last) = match (events.first(), events.last()) {

@@ -62,7 +62,7 @@ impl Options {
 
 /// The file of a store, held for this process.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct StoreLocation {
     /// The database file, symbolic links resolved, so that two names of one file are one lock.
     pub(crate) path: PathBuf,
     /// Whether commits wait for the disk.
@@ -72,9 +72,9 @@ pub(crate) struct Place {
     private: Option<PathBuf>,
 }
 
-impl Place {
+impl StoreLocation {
     /// Finds and locks the file, making it (readable by its owner only) if it is not there.
-    pub(crate) fn take(url: &StoreUrl) -> Result<Place, OpenError> {
+    pub(crate) fn take(url: &StoreUrl) -> Result<StoreLocation, OpenError> {
         let (path, private) = match url {
             StoreUrl::Sqlite(path) => (path.clone(), None),
             StoreUrl::Memory => {
@@ -83,7 +83,7 @@ impl Place {
             }
         };
         let mut place = match lock(&path) {
-            Ok((path, lock)) => Place { path, durable: private.is_none(), _lock: lock, private: None },
+            Ok((path, lock)) => StoreLocation { path, durable: private.is_none(), _lock: lock, private: None },
             Err(error) => {
                 private.as_deref().map(std::fs::remove_dir_all);
                 return Err(error);
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StoreLocation {
     fn drop(&mut self) {
         if let Some(dir) = &self.private {
             // Nothing depends on it: what stays behind is in the temporary directory.
@@ -212,12 +212,12 @@ mod tests {
     #[test]
     fn two_names_of_one_file_are_one_lock() {
         let dir = tempfile::tempdir().unwrap();
-        let held = Place::take(&StoreUrl::Sqlite(dir.path().join("a.db"))).unwrap();
+        let held = StoreLocation::take(&StoreUrl::Sqlite(dir.path().join("a.db"))).unwrap();
         std::os::unix::fs::symlink(dir.path().join("a.db"), dir.path().join("b.db")).unwrap();
         let other = StoreUrl::Sqlite(dir.path().join("b.db"));
-        assert!(matches!(Place::take(&other), Err(OpenError::Locked(_))));
+        assert!(matches!(StoreLocation::take(&other), Err(OpenError::Locked(_))));
         drop(held);
-        Place::take(&other).unwrap();
+        StoreLocation::take(&other).unwrap();
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_private_directory_is_private_and_goes_away() {
         use std::os::unix::fs::PermissionsExt;
-        let place = Place::take(&StoreUrl::Memory).unwrap();
+        let place = StoreLocation::take(&StoreUrl::Memory).unwrap();
         let dir = place.path.parent().unwrap().to_owned();
         assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(place.path.metadata().unwrap().permissions().mode() & 0o777, 0o600);

@@ -12,7 +12,7 @@ use super::problem::{Origin, Problem};
 
 /// A value and where it was written.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(super) struct Located {
     pub(super) origin: Origin,
     pub(super) value: Value,
 }
@@ -23,7 +23,7 @@ pub(super) enum Value {
     Text(String),
     Integer(i64),
     Boolean(bool),
-    List(Vec<Node>),
+    List(Vec<Located>),
     Table(Table),
     /// A float, a date or an integer out of range: nothing that any key takes.
     Other(&'static str),
@@ -32,7 +32,7 @@ pub(super) enum Value {
 }
 
 /// Values by key.
-pub(super) type Table = BTreeMap<String, Node>;
+pub(super) type Table = BTreeMap<String, Located>;
 
 impl Value {
     /// What it is, for people.
@@ -60,14 +60,14 @@ pub(super) fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Tab
 }
 
 /// Puts a value from outside the file at a path of keys, over what the file says. Fails with the key that is no table.
-pub(super) fn overlay(table: &mut Table, path: &[&str], node: Node) -> Result<(), String> {
+pub(super) fn overlay(table: &mut Table, path: &[&str], node: Located) -> Result<(), String> {
     let Some((key, rest)) = path.split_first() else { return Ok(()) };
     if rest.is_empty() {
         table.insert((*key).to_owned(), node);
         return Ok(());
     }
     let origin = node.origin.clone();
-    let child = table.entry((*key).to_owned()).or_insert(Node { origin, value: Value::Table(Table::new()) });
+    let child = table.entry((*key).to_owned()).or_insert(Located { origin, value: Value::Table(Table::new()) });
     match &mut child.value {
         Value::Table(table) => overlay(table, rest, node),
         _ => Err((*key).to_owned()),
@@ -94,7 +94,7 @@ impl Source {
             // The key's line, not the value's: of `[a.b]` and of `key = """` it is the one to look at.
             let origin = self.origin(key.span());
             let key: std::borrow::Cow<'_, str> = key.into_inner();
-            (key.into_owned(), Node { origin, value: self.value(value.into_inner()) })
+            (key.into_owned(), Located { origin, value: self.value(value.into_inner()) })
         };
         table.into_iter().map(node).collect()
     }
@@ -112,7 +112,7 @@ impl Source {
         }
     }
 
-    fn node(&self, item: Spanned<DeValue<'_>>) -> Node {
-        Node { origin: self.origin(item.span()), value: self.value(item.into_inner()) }
+    fn node(&self, item: Spanned<DeValue<'_>>) -> Located {
+        Located { origin: self.origin(item.span()), value: self.value(item.into_inner()) }
     }
 }

@@ -26,11 +26,11 @@ use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataMap;
 use tonic::server::Grpc;
 
-use crate::body::{Body, BoxError, Held, discard};
-use crate::call::{Call, Principal, Wire, version};
+use crate::body::{Body, BoxError, BudgetPermit, discard};
+use crate::call::{Binding, Call, Principal, version};
 use crate::details;
 use crate::error::{Error, Protocol, kinds};
-use crate::host::{Admitted, Host, Request, deadline_passed, scope_in_protobuf};
+use crate::host::{AuthorizedCall, Host, Request, deadline_passed, scope_in_protobuf};
 use crate::reply::{Events, Reply};
 use codec::ReplyCodec;
 use metered::Metered;
@@ -62,13 +62,13 @@ where
             let Some((principal, handler)) = asked else { return Err(status_out(host.protocol, &Error::internal())) };
             let answer = async {
                 let _held = hold(host, request.get_ref())?;
-                let (admitted, call, request) = ask(host, rpc, principal, request)?;
-                let reply = host.run(&admitted, handler(&host.service, call, request)).await?;
-                Ok((admitted, reply))
+                let (authorized, call, request) = ask(host, rpc, principal, request)?;
+                let reply = host.run(&authorized, handler(&host.service, call, request)).await?;
+                Ok((authorized, reply))
             };
             answer
                 .await
-                .map(|(admitted, reply)| reply_out(host.protocol, admitted, reply))
+                .map(|(authorized, reply)| reply_out(host.protocol, authorized, reply))
                 .map_err(|e| status_out(host.protocol, &e))
         }
     });
@@ -103,14 +103,14 @@ where
             let Some((principal, handler)) = asked else { return Err(status_out(host.protocol, &Error::internal())) };
             let answer = async {
                 let _held = hold(host, request.get_ref())?;
-                let (admitted, call, request) = ask(host, rpc, principal, request)?;
+                let (authorized, call, request) = ask(host, rpc, principal, request)?;
                 let deadline = call.deadline;
-                let events = host.run(&admitted, handler(&host.service, call, request)).await?;
-                Ok((admitted, stream_out(host, deadline, events)))
+                let events = host.run(&authorized, handler(&host.service, call, request)).await?;
+                Ok((authorized, stream_out(host, deadline, events)))
             };
             answer
                 .await
-                .map(|(admitted, events)| reply_out(host.protocol, admitted, events))
+                .map(|(authorized, events)| reply_out(host.protocol, authorized, events))
                 .map_err(|e| status_out(host.protocol, &e))
         }
     });
@@ -184,7 +184,7 @@ impl From<Error> for Refused {
 }
 
 fn judge<S: Send + Sync + 'static>(host: &Host<S>, head: &Parts) -> Result<Principal, Refused> {
-    let principal = host.identify(head)?;
+    let principal = host.authenticate(head)?;
     let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match media_type.split(';').next().map(str::trim) {
         Some("application/grpc" | "application/grpc+proto") => Ok(principal),
@@ -192,8 +192,8 @@ fn judge<S: Send + Sync + 'static>(host: &Host<S>, head: &Parts) -> Result<Princ
     }
 }
 
-fn hold<S: Send + Sync + 'static>(host: &Host<S>, message: &Bytes) -> Result<Held, Error> {
-    let mut held = Held::none(&host.settings.body.budget);
+fn hold<S: Send + Sync + 'static>(host: &Host<S>, message: &Bytes) -> Result<BudgetPermit, Error> {
+    let mut held = BudgetPermit::none(&host.settings.body.budget);
     held.more(message.len())?;
     Ok(held)
 }
@@ -203,18 +203,19 @@ fn ask<S: Send + Sync + 'static, Q: Request>(
     rpc: &'static str,
     principal: Principal,
     request: tonic::Request<Bytes>,
-) -> Result<(Admitted, Call, Q), Error> {
+) -> Result<(AuthorizedCall, Call, Q), Error> {
     let (metadata, _, message) = request.into_parts();
     let headers = metadata.as_ref();
-    let version = version(host.protocol, headers, None).inspect_err(|error| host.count_refused(Wire::Grpc, error))?;
-    let mut call = Call::read(host.protocol, headers, principal, version, Wire::Grpc, rpc);
+    let version =
+        version(host.protocol, headers, None).inspect_err(|error| host.count_refused(Binding::Grpc, error))?;
+    let mut call = Call::read(host.protocol, headers, principal, version, Binding::Grpc, rpc);
     call.deadline = deadline(headers);
     // From `Bytes`, so that blobs are slices of what was received.
     let decoded = Q::decode(message.clone());
     let decoded =
         decoded.map_err(|error| Error::new(&kinds::INVALID_PARAMS, format!("not the request's message: {error}")));
-    let (admitted, request) = host.admit(&mut call, decoded, || scope_in_protobuf(&Q::SCOPE, &message))?;
-    Ok((admitted, call, request))
+    let (authorized, request) = host.authorize(&mut call, decoded, || scope_in_protobuf(&Q::SCOPE, &message))?;
+    Ok((authorized, call, request))
 }
 
 /// When the client stops waiting: `grpc-timeout` is up to eight digits and a unit.
@@ -241,9 +242,9 @@ fn grpc<A: prost::Message + 'static>(host: &Host<impl Send + Sync + 'static>) ->
         .max_encoding_message_size(usize::MAX)
 }
 
-fn reply_out<T>(protocol: &Protocol, admitted: Admitted, reply: T) -> tonic::Response<T> {
+fn reply_out<T>(protocol: &Protocol, authorized: AuthorizedCall, reply: T) -> tonic::Response<T> {
     let mut response = tonic::Response::new(reply);
-    if let Some(extensions) = admitted.extensions {
+    if let Some(extensions) = authorized.extensions {
         let mut headers = HeaderMap::with_capacity(1);
         headers.insert(protocol.extensions_header, extensions);
         *response.metadata_mut() = MetadataMap::from_headers(headers);
@@ -290,7 +291,7 @@ fn status_out(protocol: &Protocol, error: &Error) -> Status {
 
 /// An error that was found before a method was asked.
 fn refused_out<S: Send + Sync + 'static>(host: &Host<S>, error: &Error) -> Response<Body> {
-    host.count_refused(Wire::Grpc, error);
+    host.count_refused(Binding::Grpc, error);
     status_out(host.protocol, error).into_http::<tonic::body::Body>().map(Body::Grpc)
 }
 

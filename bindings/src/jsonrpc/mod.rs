@@ -19,11 +19,11 @@ use jsonrpsee::core::server::{AsyncMethod, MethodCallback, MethodResponse};
 use jsonrpsee::types::{Id, Params};
 use serde::Serialize;
 
-use crate::body::{Body, Held, discard};
-use crate::call::{Call, Principal, Wire, version};
+use crate::body::{Body, BudgetPermit, discard};
+use crate::call::{Binding, Call, Principal, version};
 use crate::details::{Detail, details};
 use crate::error::{Error, Protocol, kinds};
-use crate::host::{Admitted, Host, Request, bind, scope_in_json};
+use crate::host::{AuthorizedCall, Host, Request, bind, scope_in_json};
 use crate::http_json::is_json;
 use crate::reply::{Events, Reply};
 use crate::{proto_json, sse};
@@ -57,9 +57,9 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
     {
         self.method(name, move |host, asked| async move {
             let id = asked.id.clone();
-            let (admitted, call, request) = host.ask(asked)?;
-            let reply = host.run(&admitted, handler(host.service.clone(), call, request)).await;
-            Ok((admitted, reply.and_then(|reply| reply_out(id.as_deref(), &reply))))
+            let (authorized, call, request) = host.ask(asked)?;
+            let reply = host.run(&authorized, handler(host.service.clone(), call, request)).await;
+            Ok((authorized, reply.and_then(|reply| reply_out(id.as_deref(), &reply))))
         });
     }
 
@@ -73,16 +73,16 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
     {
         self.method(name, move |host, asked| async move {
             let id = asked.id.clone();
-            let (admitted, call, request) = host.ask(asked)?;
-            let events = host.run(&admitted, handler(host.service.clone(), call, request)).await;
-            Ok((admitted, events.map(|events| stream_out(&host, id, events))))
+            let (authorized, call, request) = host.ask(asked)?;
+            let events = host.run(&authorized, handler(host.service.clone(), call, request)).await;
+            Ok((authorized, events.map(|events| stream_out(&host, id, events))))
         });
     }
 
     fn method<F, Fut>(&mut self, name: &'static str, handler: F)
     where
-        F: Fn(Arc<Host<S>>, Asked) -> Fut + Copy + Send + Sync + 'static,
-        Fut: Future<Output = Result<(Admitted, Answer), Error>> + Send,
+        F: Fn(Arc<Host<S>>, PendingCall) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<(AuthorizedCall, Answer), Error>> + Send,
     {
         let host = self.host.clone();
         let callback = move |_: Id<'_>, _: Params<'_>, _: ConnectionId, _: usize, mut extensions: Extensions| {
@@ -120,11 +120,11 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
     }
 
     /// Judges the headers, then reads the body.
-    async fn request_in<B>(&self, head: &Parts, body: &mut B) -> Result<(Principal, Bytes, Held), Error>
+    async fn request_in<B>(&self, head: &Parts, body: &mut B) -> Result<(Principal, Bytes, BudgetPermit), Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let principal = self.host.identify(head)?;
+        let principal = self.host.authenticate(head)?;
         self.host.settings.body.announced(&head.headers)?;
         media_type(self.host.protocol, &head.headers)?;
         let (bytes, held) = self.host.settings.body.read(body).await?;
@@ -155,10 +155,10 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
         scope: Option<&str>,
     ) -> Result<Response<Body>, Error> {
         let found = self.find(head, &envelope.method);
-        let (version, rpc, callback) = found.inspect_err(|error| self.host.count_refused(Wire::JsonRpc, error))?;
-        let call = Call::read(self.host.protocol, &head.headers, principal, version, Wire::JsonRpc, rpc);
+        let (version, rpc, callback) = found.inspect_err(|error| self.host.count_refused(Binding::JsonRpc, error))?;
+        let call = Call::read(self.host.protocol, &head.headers, principal, version, Binding::JsonRpc, rpc);
         let params = envelope.params.map_or(Bytes::from_static(b"{}"), |raw| body.slice_ref(raw.as_bytes()));
-        let exchange = Exchange::new(Asked { call, params, id, scope: scope.map(str::to_owned) });
+        let exchange = Exchange::new(PendingCall { call, params, id, scope: scope.map(str::to_owned) });
         let mut extensions = Extensions::new();
         extensions.insert(exchange.clone());
         callback(Id::Null, Params::new(None), ConnectionId(0), usize::MAX, extensions).await;
@@ -179,14 +179,14 @@ impl<S: Send + Sync + 'static> JsonRpc<S> {
 
     /// An error that was found before a method was asked.
     fn refused_out(&self, id: Option<&[u8]>, error: &Error) -> Response<Body> {
-        self.host.count_refused(Wire::JsonRpc, error);
+        self.host.count_refused(Binding::JsonRpc, error);
         error_out(self.host.protocol, id, error)
     }
 }
 
 impl<S: Send + Sync + 'static> Host<S> {
-    fn ask<Q: Request>(&self, asked: Asked) -> Result<(Admitted, Call, Q), Error> {
-        let Asked { mut call, params, scope, .. } = asked;
+    fn ask<Q: Request>(&self, asked: PendingCall) -> Result<(AuthorizedCall, Call, Q), Error> {
+        let PendingCall { mut call, params, scope, .. } = asked;
         let request = match params.first() {
             Some(b'{') => proto_json::decode::<Q>(&params),
             Some(b'[') => Err(Error::new(&kinds::INVALID_PARAMS, "params are given by name, as an object")),
@@ -197,8 +197,8 @@ impl<S: Send + Sync + 'static> Host<S> {
             None => request,
         };
         let lenient = || scope.unwrap_or_else(|| scope_in_json(&Q::SCOPE, &params));
-        let (admitted, request) = self.admit(&mut call, request, lenient)?;
-        Ok((admitted, call, request))
+        let (authorized, request) = self.authorize(&mut call, request, lenient)?;
+        Ok((authorized, call, request))
     }
 }
 
@@ -213,7 +213,7 @@ fn media_type(protocol: &Protocol, headers: &HeaderMap) -> Result<(), Error> {
 }
 
 /// A call on its way to its method.
-struct Asked {
+struct PendingCall {
     call: Call,
     params: Bytes,
     /// As the client wrote it; `None` for a notification.
@@ -228,31 +228,31 @@ type Answer = Result<Response<Body>, Error>;
 struct Exchange(Arc<Mutex<Stage>>);
 
 enum Stage {
-    Asked(Asked),
+    PendingCall(PendingCall),
     Taken,
     Answered(Answer),
 }
 
 impl Exchange {
-    fn new(asked: Asked) -> Self {
-        Self(Arc::new(Mutex::new(Stage::Asked(asked))))
+    fn new(asked: PendingCall) -> Self {
+        Self(Arc::new(Mutex::new(Stage::PendingCall(asked))))
     }
 
     fn swap(&self, stage: Stage) -> Stage {
         std::mem::replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), stage)
     }
 
-    fn take(&self) -> Option<Asked> {
+    fn take(&self) -> Option<PendingCall> {
         match self.swap(Stage::Taken) {
-            Stage::Asked(asked) => Some(asked),
+            Stage::PendingCall(asked) => Some(asked),
             _ => None,
         }
     }
 
-    fn give(&self, protocol: &Protocol, answer: Result<(Admitted, Answer), Error>) {
-        let answer = answer.and_then(|(admitted, answer)| {
+    fn give(&self, protocol: &Protocol, answer: Result<(AuthorizedCall, Answer), Error>) {
+        let answer = answer.and_then(|(authorized, answer)| {
             let mut response = answer?;
-            if let Some(extensions) = admitted.extensions {
+            if let Some(extensions) = authorized.extensions {
                 response.headers_mut().insert(protocol.extensions_header, extensions);
             }
             Ok(response)

@@ -16,12 +16,12 @@ use crate::schema::{DESCRIPTORS, grpc};
 
 /// The services beside the schema's.
 #[derive(Debug, Clone)]
-pub(super) struct Aside {
+pub(super) struct AuxiliaryServices {
     routes: Routes,
     health: HealthReporter,
 }
 
-impl Aside {
+impl AuxiliaryServices {
     /// Builds them.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The keeper: a thread that keeps the write-ahead log short and deletes what is too old, away from the writer.
+//! The maintenance: a thread that keeps the write-ahead log short and deletes what is too old, away from the writer.
 
 use super::{Done, Job, KEEP_TAIL, Store, StoreError, now_us};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const WAL_BOUND: u64 = 64 << 20;
 /// How often it looks for what is too old.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
 
-pub(super) struct Keeper {
+pub(super) struct Maintenance {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -26,17 +26,17 @@ pub(super) struct Shared {
     stop: AtomicBool,
 }
 
-impl Keeper {
-    pub(super) fn start(store: Store) -> Keeper {
+impl Maintenance {
+    pub(super) fn start(store: Store) -> Maintenance {
         let shared = Arc::new(Shared::default());
-        let thread = thread::Builder::new().name("store-keeper".into()).spawn({
+        let thread = thread::Builder::new().name("store-maintenance".into()).spawn({
             let shared = shared.clone();
             move || run(&store, &shared)
         });
         if let Err(error) = &thread {
             tracing::error!(%error, "nothing old is deleted: no thread for it");
         }
-        Keeper { shared, thread: thread.ok() }
+        Maintenance { shared, thread: thread.ok() }
     }
 
     /// Tells it what the writer wrote.
@@ -66,7 +66,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Maintenance {
     /// Reached with the thread still there only when the writer panicked.
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);

@@ -9,12 +9,12 @@ use crate::task::event::{Body, Draft};
 use crate::task::lifecycle;
 
 use super::super::{fresh_id, now_us};
-use super::{Head, Inner, Opening, TaskCell};
+use super::{Head, Inner, TaskCell, UnsavedTask};
 
 impl TaskCell {
-    /// Admits an event. See [`crate::agents::Host::admit`].
-    pub(in crate::engine) fn admit(&self, inner: &mut Inner, draft: Draft) -> Result<u64, EmitError> {
-        if inner.lost {
+    /// Appends an event. See [`crate::agents::RunHandle::append`].
+    pub(in crate::engine) fn append(&self, inner: &mut Inner, draft: Draft) -> Result<u64, EmitError> {
+        if inner.poisoned {
             return Err(EmitError::StoreLost);
         }
         if inner.head.is_none() {
@@ -31,7 +31,7 @@ impl TaskCell {
         if !lifecycle::is_terminal(state) {
             self.shared.limits.task_room(head.seq, head.bytes)?;
         }
-        let entered = matches!(kind, lifecycle::Event::Status(_));
+        let entered = matches!(kind, lifecycle::Transition::Status(_));
         let seq = self.push(inner, draft, false);
         if let Some(head) = &mut inner.head {
             head.state = state;
@@ -46,8 +46,8 @@ impl TaskCell {
         Ok(seq)
     }
 
-    /// Admits a message of the client's and returns its place.
-    pub(in crate::engine) fn admit_message(
+    /// Appends a message of the client's and returns its place.
+    pub(in crate::engine) fn append_message(
         &self,
         inner: &mut Inner,
         message: Message,
@@ -55,10 +55,11 @@ impl TaskCell {
         claim: Option<ClaimKey>,
     ) -> Result<u64, EmitError> {
         let Some(head) = inner.head else { return Err(EmitError::RunOver) };
-        if inner.lost {
+        if inner.poisoned {
             return Err(EmitError::StoreLost);
         }
-        if let Err(lifecycle::Illegal::Ended(state)) = lifecycle::next(Some(head.state), lifecycle::Event::Message) {
+        if let Err(lifecycle::Illegal::Ended(state)) = lifecycle::next(Some(head.state), lifecycle::Transition::Message)
+        {
             return Err(EmitError::Ended(state));
         }
         self.shared.limits.task_room(head.seq, head.bytes)?;
@@ -68,7 +69,7 @@ impl TaskCell {
 
     /// Creates the task: the first two records of its log, and its row.
     pub(in crate::engine) fn create(&self, inner: &mut Inner) {
-        let Some(Opening { metadata, message, snapshot, claim }) = inner.opening.take() else { return };
+        let Some(UnsavedTask { metadata, message, snapshot, claim }) = inner.unsaved.take() else { return };
         let now = now_us();
         let state = TaskState::Submitted;
         inner.head = Some(Head { state, seq: 0, time_us: now, status_us: now, bytes: 0 });

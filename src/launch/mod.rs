@@ -10,19 +10,19 @@ use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tricord_bindings::Settings;
+use tricord_bindings::BindingSettings;
 use tricord_bindings::body::{BodyLimits, Budget};
 use tricord_bindings::server::{ConnectionLimits, acceptor, raise_open_files};
 
 use crate::agents::exec::Exec;
-use crate::agents::{Agent, AnyAgent, Conformance, Echo};
+use crate::agents::{Agent, BoxAgent, Conformance, Echo};
 use crate::card::{self, Document, Signer};
 use crate::config::{self, AgentKind, Config};
 use crate::engine::{self, AgentSpec, Engine};
 use crate::protocol;
 use crate::server::admin::{self, Admin};
-use crate::server::{Cards, OpenDoor, Server, is_served};
-use crate::service::{Offer, Service};
+use crate::server::{Anonymous, Cards, Server, is_served};
+use crate::service::{AgentProfile, Service};
 use crate::store::{Health, Options, Store, StoreUrl};
 
 mod error;
@@ -36,17 +36,17 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// ```no_run
 /// use tricord::Launch;
-/// use tricord::agents::{Cx, from_fn};
+/// use tricord::agents::{TaskContext, from_fn};
 ///
 /// # async fn example() -> Result<(), tricord::LaunchError> {
-/// let shout = from_fn(|cx: Cx| async move { cx.reply(cx.text().to_uppercase()).await });
+/// let shout = from_fn(|cx: TaskContext| async move { cx.reply(cx.text().to_uppercase()).await });
 /// Launch::new().agent("shout", shout).run().await
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct Launch {
     config: Config,
-    rust: HashMap<String, AnyAgent>,
+    rust: HashMap<String, BoxAgent>,
     wrong: Option<String>,
 }
 
@@ -78,12 +78,12 @@ impl Launch {
 
     /// Adds an agent, and says more about it: its card, what becomes of it after a restart.
     #[must_use]
-    pub fn agent_with(mut self, name: &str, agent: impl Agent, edit: impl FnOnce(&mut config::Agent)) -> Self {
-        match config::Agent::rust(name) {
+    pub fn agent_with(mut self, name: &str, agent: impl Agent, edit: impl FnOnce(&mut config::AgentConfig)) -> Self {
+        match config::AgentConfig::rust(name) {
             Ok(mut described) => {
                 edit(&mut described);
                 self.config.agents.push(described);
-                self.rust.insert(name.to_owned(), AnyAgent::new(agent));
+                self.rust.insert(name.to_owned(), BoxAgent::new(agent));
             }
             Err(problem) => self.wrong = Some(problem),
         }
@@ -172,7 +172,7 @@ impl Launch {
             .keys(signer.public())
             .max_age(config.server.card_max_age)
             .ready(readiness(&engine))
-            .build(OpenDoor)
+            .build(Anonymous)
             .map_err(|error| LaunchError::Reflection(error.to_string()))?;
         let admin_address = admin_listener.as_ref().and_then(|listener| bound(listener).ok());
         let admin = admin_listener.map(|listener| {
@@ -193,7 +193,7 @@ impl Launch {
     /// # Errors
     /// When something is in the way of the start.
     pub async fn run(self) -> Result<(), LaunchError> {
-        let stop = told_to_stop();
+        let stop = shutdown_signal();
         let running = self.bind().await?;
         tracing::info!(url = running.public_url(), "serving");
         running.serve(stop).await;
@@ -203,7 +203,7 @@ impl Launch {
 
 /// Resolves when the process gets SIGTERM or SIGINT. It listens from the call on, not from the first poll, so that a signal
 /// that comes while a server starts is not the death of it. Call it inside a tokio runtime.
-pub fn told_to_stop() -> impl Future<Output = ()> + Send + 'static {
+pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
     let listen = |kind| {
         let signals = signal(kind);
@@ -302,19 +302,19 @@ struct Agents {
 }
 
 impl Agents {
-    fn start(config: &Config, rust: &HashMap<String, AnyAgent>) -> Result<Self, LaunchError> {
+    fn start(config: &Config, rust: &HashMap<String, BoxAgent>) -> Result<Self, LaunchError> {
         let mut conformance = Vec::new();
         let mut specs = Vec::new();
         for described in &config.agents {
             let agent = match &described.kind {
-                AgentKind::Echo => AnyAgent::new(Echo),
+                AgentKind::Echo => BoxAgent::new(Echo),
                 AgentKind::Conformance => {
                     let agent = Conformance::default();
                     conformance.push(agent.clone());
-                    AnyAgent::new(agent)
+                    BoxAgent::new(agent)
                 }
                 AgentKind::Exec(exec) => Exec::from_config(exec, described.cancel_grace)
-                    .map(AnyAgent::new)
+                    .map(BoxAgent::new)
                     .map_err(|error| LaunchError::Agent(format!("{}: {error}", described.name)))?,
                 AgentKind::Rust => rust.get(&described.name).cloned().ok_or_else(|| {
                     LaunchError::Agent(format!("{}: no agent was given for this name", described.name))
@@ -341,7 +341,7 @@ fn signer(config: &Config, public_url: &str) -> Result<Signer, LaunchError> {
     Signer::from_config(&config.server.card_keys, jku).map_err(|(at, source)| LaunchError::CardKey { at, source })
 }
 
-fn offers(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<Offer>, Cards), LaunchError> {
+fn offers(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<AgentProfile>, Cards), LaunchError> {
     let now = SystemTime::now();
     let mut documents = HashMap::new();
     let mut offers = Vec::new();
@@ -354,7 +354,7 @@ fn offers(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<Off
         signer.sign(&mut card).map_err(|source| LaunchError::CardKey { at: 0, source })?;
         documents.insert(agent.name.clone(), Arc::new(Document::new(&card, now)));
         let dedupe_message_id = agent.dedupe_message_id;
-        offers.push(Offer { name: agent.name.as_str().into(), card, dedupe_message_id });
+        offers.push(AgentProfile { name: agent.name.as_str().into(), card, dedupe_message_id });
     }
     let default = config.default_agent.clone();
     let cards: Cards = Arc::new(move |agent| documents.get(agent.unwrap_or(&default)).cloned());
@@ -365,7 +365,7 @@ async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, L
     TcpListener::bind(address).await.map_err(|source| LaunchError::Listen { key, address, source })
 }
 
-fn tls(files: &config::Tls) -> Result<TlsAcceptor, LaunchError> {
+fn tls(files: &config::TlsConfig) -> Result<TlsAcceptor, LaunchError> {
     let read = |key, path: &PathBuf| {
         std::fs::read(path).map_err(|source| LaunchError::File { key, path: path.clone(), source })
     };
@@ -374,9 +374,9 @@ fn tls(files: &config::Tls) -> Result<TlsAcceptor, LaunchError> {
     Ok(acceptor(&certificates, &key)?)
 }
 
-fn limits(limits: &config::Limits) -> engine::Limits {
+fn limits(limits: &config::LimitsConfig) -> engine::EngineLimits {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    engine::Limits {
+    engine::EngineLimits {
         running: limits.running_tasks as usize,
         uncommitted: bytes(limits.uncommitted),
         uncommitted_per_run: bytes(limits.uncommitted_per_run),
@@ -386,14 +386,14 @@ fn limits(limits: &config::Limits) -> engine::Limits {
     }
 }
 
-fn settings(config: &Config) -> Settings {
+fn settings(config: &Config) -> BindingSettings {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let body = BodyLimits {
         bytes: bytes(config.limits.body),
         budget: Budget::new(bytes(config.limits.bodies_in_flight)),
         ..BodyLimits::default()
     };
-    Settings { body, ping: config.server.ping_interval }
+    BindingSettings { body, ping: config.server.ping_interval }
 }
 
 /// Whether the store takes work, as `/readyz` says it.

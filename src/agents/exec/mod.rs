@@ -30,7 +30,7 @@ use crate::schema::part::Content;
 
 use self::output::Tail;
 use self::process::Process;
-use super::{Agent, AgentError, Cx};
+use super::{Agent, AgentError, TaskContext};
 
 /// Variables of the server that a command sees. Everything else may hold the server's secrets.
 const PASSED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LOGNAME"];
@@ -119,7 +119,7 @@ impl Exec {
     ///
     /// # Errors
     /// [`ExecError`] if the program cannot be run.
-    pub fn from_config(config: &config::Exec, cancel_grace: Duration) -> Result<Self, ExecError> {
+    pub fn from_config(config: &config::ExecConfig, cancel_grace: Duration) -> Result<Self, ExecError> {
         let environment = config.environment.iter();
         Self::new(ExecSettings {
             command: config.command.clone(),
@@ -132,7 +132,7 @@ impl Exec {
         })
     }
 
-    fn command(&self, cx: &Cx) -> Command {
+    fn command(&self, cx: &TaskContext) -> Command {
         let turn = cx.turn();
         let mut command = Command::new(&self.program);
         command.args(&self.settings.command[1..]).env_clear().envs(self.environment.iter().cloned());
@@ -155,7 +155,7 @@ impl Exec {
         command
     }
 
-    async fn work(&self, cx: &Cx) -> Result<(), AgentError> {
+    async fn work(&self, cx: &TaskContext) -> Result<(), AgentError> {
         let started = Process::start(&mut self.command(cx), self.settings.grace);
         let (mut process, pipes) =
             started.map_err(|error| AgentError::new("The command could not be started.").with_source(error))?;
@@ -200,7 +200,7 @@ impl Exec {
 }
 
 impl Agent for Exec {
-    async fn run(&self, cx: Cx) -> Result<(), AgentError> {
+    async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
         let permit = tokio::select! {
             biased;
             () = cx.cancelled() => return Ok(()),
@@ -219,7 +219,7 @@ impl Agent for Exec {
 
 /// What the command reads: the parts of the message, a line end between two of them. Data is JSON, bytes are bytes, and
 /// of a URL it is the URL.
-fn input(cx: &Cx) -> Vec<u8> {
+fn input(cx: &TaskContext) -> Vec<u8> {
     let mut input = Vec::new();
     for (at, part) in cx.message().parts.iter().enumerate() {
         if at > 0 {

@@ -1,14 +1,14 @@
 //! Who may come in. Until authentication is configured everybody may, as nobody in particular.
 
 use http::request::Parts;
-use tricord_bindings::{Door, Error, Identity};
+use tricord_bindings::{Authenticator, Error, Identity};
 
 /// A door that lets everybody in.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct OpenDoor;
+pub struct Anonymous;
 
-impl Door for OpenDoor {
-    fn identify(&self, _: &Parts) -> Result<Identity, Error> {
+impl Authenticator for Anonymous {
+    fn authenticate(&self, _: &Parts) -> Result<Identity, Error> {
         Ok(Identity::anonymous())
     }
 }

@@ -23,7 +23,7 @@ pub use fields::{Fields, deserialize, entry, member, optional, serialize, value}
 pub use format::{Any, As, Base64, Enum, EnumNames, Format, List, Map, Number, Plain, Quoted, skip};
 pub use path::At;
 pub use timestamp::NotATimestamp;
-pub use validate::{Found, Validate, rules};
+pub use validate::{Findings, Validate, rules};
 
 /// How deeply the JSON of a request may nest, the outermost object being the first level.
 pub const MAX_JSON_DEPTH: usize = 64;

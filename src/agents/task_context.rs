@@ -14,13 +14,13 @@ use crate::task::event::Draft;
 
 use super::{AgentError, ArtifactWriter, EmitError};
 
-/// What stands behind a [`Cx`]: implemented by the engine, called by nobody else.
-pub trait Host: Send + Sync + 'static {
-    /// Admits an event: checks that it is legal now, numbers it, and puts it on its way to the store. Returns its number.
+/// What stands behind a [`TaskContext`]: implemented by the engine, called by nobody else.
+pub trait RunHandle: Send + Sync + 'static {
+    /// Appends an event: checks that it is legal now, numbers it, and puts it on its way to the store. Returns its number.
     ///
     /// # Errors
     /// When the event is refused; then nothing happened.
-    fn admit(&self, draft: Draft) -> Result<u64, EmitError>;
+    fn append(&self, draft: Draft) -> Result<u64, EmitError>;
 
     /// Ready while there is room for more events that are not committed yet.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()>;
@@ -28,7 +28,7 @@ pub trait Host: Send + Sync + 'static {
     /// Ready when every event up to `seq` is durable, or never will be.
     fn poll_committed(&self, seq: u64, cx: &mut Context<'_>) -> Poll<Result<(), EmitError>>;
 
-    /// The number of the last event admitted.
+    /// The number of the last event appended.
     fn head(&self) -> u64;
 
     /// Answers with a message instead of a task. Returns the parts back if the task exists already.
@@ -46,7 +46,7 @@ pub trait Host: Send + Sync + 'static {
     /// Ready when somebody resumed the task, once for each time.
     fn poll_resumed(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// The messages of the task so far, admitted ones included, oldest first.
+    /// The messages of the task so far, appended ones included, oldest first.
     fn history(&self) -> Vec<Message>;
 
     /// A fresh id.
@@ -82,25 +82,25 @@ pub struct Turn {
 
 /// What an agent sees of its task. Cheap to clone and to send to other threads.
 #[derive(Clone)]
-pub struct Cx {
-    host: Arc<dyn Host>,
+pub struct TaskContext {
+    host: Arc<dyn RunHandle>,
     turn: Arc<Turn>,
 }
 
-/// Why [`Cx::require_auth`] returned.
+/// Why [`TaskContext::require_auth`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumed {
     /// The authorisation is there.
     Authorised,
-    /// The client sent a message instead; [`Cx::incoming`] has it, and so has the next run.
+    /// The client sent a message instead; [`TaskContext::incoming`] has it, and so has the next run.
     Message,
     /// The task is to end.
     Cancelled,
 }
 
-impl Cx {
+impl TaskContext {
     /// Puts a run's facts and its host together.
-    pub fn new(host: Arc<dyn Host>, turn: Arc<Turn>) -> Self {
+    pub fn new(host: Arc<dyn RunHandle>, turn: Arc<Turn>) -> Self {
         Self { host, turn }
     }
 
@@ -242,14 +242,14 @@ impl Cx {
     }
 
     pub(super) async fn emit(&self, draft: Draft) -> Result<(), AgentError> {
-        self.host.admit(draft)?;
+        self.host.append(draft)?;
         poll_fn(|cx| self.host.poll_room(cx)).await;
         Ok(())
     }
 
-    /// Admits without waiting for room: for what must not be lost when a writer is dropped.
+    /// Appends without waiting for room: for what must not be lost when a writer is dropped.
     pub(super) fn emit_now(&self, draft: Draft) -> Result<(), EmitError> {
-        self.host.admit(draft).map(drop)
+        self.host.append(draft).map(drop)
     }
 
     fn say(&self, parts: Vec<Part>) -> Message {
@@ -264,9 +264,9 @@ impl Cx {
     }
 }
 
-impl std::fmt::Debug for Cx {
+impl std::fmt::Debug for TaskContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cx").field("task", &self.turn.task_id).finish_non_exhaustive()
+        f.debug_struct("TaskContext").field("task", &self.turn.task_id).finish_non_exhaustive()
     }
 }
 
