@@ -16,9 +16,9 @@
 //! struct Shout;
 //!
 //! impl Agent for Shout {
-//!     async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
-//!         let mut answer = cx.artifact("answer");
-//!         for word in cx.text().split_inclusive(' ') {
+//!     async fn run(&self, task: TaskContext) -> Result<(), AgentError> {
+//!         let mut answer = task.artifact("answer");
+//!         for word in task.text().split_inclusive(' ') {
 //!             answer.text(word.to_uppercase()).await?;
 //!         }
 //!         answer.finish().await

@@ -187,8 +187,8 @@ async fn a_cancel_ends_the_run_and_the_task() {
 
 #[tokio::test]
 async fn a_run_that_ignores_the_cancel_is_cut_off() {
-    let engine = start(from_fn(|cx: TaskContext| async move {
-        cx.working("").await?;
+    let engine = start(from_fn(|task: TaskContext| async move {
+        task.working("").await?;
         std::future::pending::<()>().await;
         Ok(())
     }));
@@ -352,9 +352,9 @@ async fn a_stream_that_may_not_be_opened_begins_nothing() {
 async fn an_agent_that_says_without_end_what_it_does_is_stopped() {
     let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
     let limits = EngineLimits { task_records: 100, ..EngineLimits::default() };
-    let agent = from_fn(|cx: TaskContext| async move {
+    let agent = from_fn(|task: TaskContext| async move {
         loop {
-            cx.working("still at it").await?;
+            task.working("still at it").await?;
         }
     });
     let engine = Engine::start(store, vec![spec(agent)], limits).expect("an engine");
@@ -407,15 +407,15 @@ fn attempts_are_counted_also_where_a_checkpoint_covers_them() {
     let (attempts, tried) = std::sync::mpsc::channel();
     let agent = move || {
         let attempts = attempts.clone();
-        from_fn(move |cx: TaskContext| {
+        from_fn(move |task: TaskContext| {
             let attempts = attempts.clone();
             async move {
                 // More than what is worth a checkpoint.
                 let big = text_part("x".repeat(3 << 20));
                 let artifact = tricord::task::event::artifact("big", vec![big]);
-                cx.emit_artifact(artifact, false, true).await?;
-                cx.commit().await?;
-                let _ = attempts.send(cx.turn().attempt);
+                task.emit_artifact(artifact, false, true).await?;
+                task.commit().await?;
+                let _ = attempts.send(task.turn().attempt);
                 std::future::pending().await
             }
         })
@@ -499,12 +499,12 @@ async fn disturb(engine: Engine, task: Task, mut random: Random) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_clients_do_at_once_leaves_nothing_behind() {
     let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
-    let agent = from_fn(|cx: TaskContext| async move {
-        if cx.text() == "hold" {
-            cx.working("").await?;
+    let agent = from_fn(|task: TaskContext| async move {
+        if task.text() == "hold" {
+            task.working("").await?;
             std::future::pending::<()>().await;
         }
-        Conformance::default().run(cx).await
+        Conformance::default().run(task).await
     });
     let spec = AgentSpec { cancel_grace: Duration::from_micros(200), ..spec(agent) };
     let engine = Engine::start(store, vec![spec], EngineLimits::default()).expect("an engine");

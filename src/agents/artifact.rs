@@ -14,7 +14,7 @@ use super::{AgentError, TaskContext};
 /// that is dropped without finishing still sends it.
 #[derive(Debug)]
 pub struct ArtifactWriter {
-    cx: TaskContext,
+    task: TaskContext,
     id: String,
     name: String,
     begun: bool,
@@ -24,8 +24,8 @@ pub struct ArtifactWriter {
 }
 
 impl ArtifactWriter {
-    pub(super) fn new(cx: TaskContext, id: String, name: String) -> Self {
-        Self { cx, id, name, begun: false, held: None, rest: false }
+    pub(super) fn new(task: TaskContext, id: String, name: String) -> Self {
+        Self { task, id, name, begun: false, held: None, rest: false }
     }
 
     /// The artifact's id.
@@ -66,7 +66,7 @@ impl ArtifactWriter {
         let sent = text_part(std::mem::replace(held, last));
         self.rest = true;
         let piece = self.piece(sent, false);
-        self.cx.emit(piece).await
+        self.task.emit(piece).await
     }
 
     /// Adds a piece of any kind.
@@ -79,7 +79,7 @@ impl ArtifactWriter {
             None => Ok(()),
             Some(before) => {
                 let piece = self.piece(before, false);
-                self.cx.emit(piece).await
+                self.task.emit(piece).await
             }
         }
     }
@@ -93,7 +93,7 @@ impl ArtifactWriter {
             None => Ok(()),
             Some(last) => {
                 let piece = self.piece(last, true);
-                self.cx.emit(piece).await
+                self.task.emit(piece).await
             }
         }
     }
@@ -113,7 +113,7 @@ impl Drop for ArtifactWriter {
         if let Some(part) = self.held.take() {
             let piece = self.piece(part, false);
             // Refused only where the task has ended or the store is lost: then there is nobody to tell.
-            let _ = self.cx.emit_now(piece);
+            let _ = self.task.emit_now(piece);
         }
     }
 }

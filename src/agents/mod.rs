@@ -32,17 +32,17 @@ use crate::schema::TaskState;
 /// struct Shout;
 ///
 /// impl Agent for Shout {
-///     async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
-///         cx.working("taking a breath").await?;
-///         let mut answer = cx.artifact("answer");
-///         answer.text(cx.text().to_uppercase()).await?;
+///     async fn run(&self, task: TaskContext) -> Result<(), AgentError> {
+///         task.working("taking a breath").await?;
+///         let mut answer = task.artifact("answer");
+///         answer.text(task.text().to_uppercase()).await?;
 ///         answer.finish().await
 ///     }
 /// }
 /// ```
 pub trait Agent: Send + Sync + 'static {
     /// One run: from a message to the end of the task, or to the point where the next message is needed.
-    fn run(&self, cx: TaskContext) -> impl Future<Output = Result<(), AgentError>> + Send;
+    fn run(&self, task: TaskContext) -> impl Future<Output = Result<(), AgentError>> + Send;
 
     /// Whether a run may answer with a message instead of a task ([`TaskContext::reply`]). Agents that never do say `false` and
     /// have their task made at once.
@@ -62,9 +62,9 @@ impl BoxAgent {
     }
 
     /// Runs it; see [`Agent::run`].
-    pub fn run(&self, cx: TaskContext) -> Running {
+    pub fn run(&self, task: TaskContext) -> Running {
         let agent = Arc::clone(&self.0);
-        Box::pin(async move { agent.run_boxed(cx).await })
+        Box::pin(async move { agent.run_boxed(task).await })
     }
 
     /// See [`Agent::may_reply`].
@@ -84,13 +84,13 @@ pub type Running = Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>>;
 
 /// The same trait with a future that has no type of its own, so that agents of several kinds can stand side by side.
 trait Boxed: Send + Sync {
-    fn run_boxed(&self, cx: TaskContext) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>>;
+    fn run_boxed(&self, task: TaskContext) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>>;
     fn may_reply(&self) -> bool;
 }
 
 impl<A: Agent> Boxed for A {
-    fn run_boxed(&self, cx: TaskContext) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>> {
-        Box::pin(self.run(cx))
+    fn run_boxed(&self, task: TaskContext) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>> {
+        Box::pin(self.run(task))
     }
 
     fn may_reply(&self) -> bool {
@@ -103,7 +103,7 @@ impl<A: Agent> Boxed for A {
 /// ```
 /// use tricord::agents::{TaskContext, from_fn};
 ///
-/// let agent = from_fn(|cx: TaskContext| async move { cx.reply(format!("You said: {}", cx.text())).await });
+/// let agent = from_fn(|task: TaskContext| async move { task.reply(format!("You said: {}", task.text())).await });
 /// # drop(agent);
 /// ```
 pub fn from_fn<F, R>(run: F) -> impl Agent
@@ -118,8 +118,8 @@ where
         F: Fn(TaskContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), AgentError>> + Send + 'static,
     {
-        fn run(&self, cx: TaskContext) -> impl Future<Output = Result<(), AgentError>> + Send {
-            (self.0)(cx)
+        fn run(&self, task: TaskContext) -> impl Future<Output = Result<(), AgentError>> + Send {
+            (self.0)(task)
         }
     }
 

@@ -39,7 +39,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// use tricord::agents::{TaskContext, from_fn};
 ///
 /// # async fn example() -> Result<(), tricord::LaunchError> {
-/// let shout = from_fn(|cx: TaskContext| async move { cx.reply(cx.text().to_uppercase()).await });
+/// let shout = from_fn(|task: TaskContext| async move { task.reply(task.text().to_uppercase()).await });
 /// Launch::new().agent("shout", shout).run().await
 /// # }
 /// ```

@@ -132,8 +132,8 @@ impl Exec {
         })
     }
 
-    fn command(&self, cx: &TaskContext) -> Command {
-        let turn = cx.turn();
+    fn command(&self, task: &TaskContext) -> Command {
+        let turn = task.turn();
         let mut command = Command::new(&self.program);
         command.args(&self.settings.command[1..]).env_clear().envs(self.environment.iter().cloned());
         if let Some(directory) = &self.settings.directory {
@@ -141,9 +141,9 @@ impl Exec {
         }
         let attempt = turn.attempt.to_string();
         for (name, value) in [
-            ("TRICORD_TASK_ID", cx.task_id()),
+            ("TRICORD_TASK_ID", task.task_id()),
             ("TRICORD_CONTEXT_ID", &*turn.context_id),
-            ("TRICORD_MESSAGE_ID", &cx.message().message_id),
+            ("TRICORD_MESSAGE_ID", &task.message().message_id),
             ("TRICORD_AGENT", &*turn.agent),
             ("TRICORD_OWNER", &*turn.owner),
             ("TRICORD_ATTEMPT", &attempt),
@@ -155,22 +155,22 @@ impl Exec {
         command
     }
 
-    async fn work(&self, cx: &TaskContext) -> Result<(), AgentError> {
-        let started = Process::start(&mut self.command(cx), self.settings.grace);
+    async fn work(&self, task: &TaskContext) -> Result<(), AgentError> {
+        let started = Process::start(&mut self.command(task), self.settings.grace);
         let (mut process, pipes) =
             started.map_err(|error| AgentError::new("The command could not be started.").with_source(error))?;
-        let mut answer = cx.artifact("output");
+        let mut answer = task.artifact("output");
         let mut tail = Tail::default();
         let status = {
             let exited = CancellationToken::new();
-            let feed = feed(pipes.stdin, input(cx));
+            let feed = feed(pipes.stdin, input(task));
             let print = output::print(pipes.stdout, &mut answer, &self.settings, &exited);
             let complain = output::keep_tail(pipes.stderr, &mut tail, &exited);
             tokio::pin!(feed, print, complain);
             let (mut fed, mut printed, mut complained, mut stopping, mut status) = (false, false, false, false, None);
             while !(printed && complained && status.is_some()) {
                 tokio::select! {
-                    () = cx.cancelled(), if !stopping => {
+                    () = task.cancelled(), if !stopping => {
                         stopping = true;
                         process.stop();
                     }
@@ -190,7 +190,7 @@ impl Exec {
             status
         };
         match status {
-            _ if cx.is_cancelled() => Ok(()),
+            _ if task.is_cancelled() => Ok(()),
             Some(Ok(status)) if status.success() => answer.finish().await,
             Some(Ok(status)) => Err(AgentError::new(failure(status, &tail))),
             Some(Err(error)) => Err(AgentError::new("The command was lost.").with_source(error)),
@@ -200,14 +200,14 @@ impl Exec {
 }
 
 impl Agent for Exec {
-    async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
+    async fn run(&self, task: TaskContext) -> Result<(), AgentError> {
         let permit = tokio::select! {
             biased;
-            () = cx.cancelled() => return Ok(()),
+            () = task.cancelled() => return Ok(()),
             permit = self.permits.acquire() => permit,
         };
-        cx.working("").await?;
-        let result = self.work(&cx).await;
+        task.working("").await?;
+        let result = self.work(&task).await;
         drop(permit);
         result
     }
@@ -219,9 +219,9 @@ impl Agent for Exec {
 
 /// What the command reads: the parts of the message, a line end between two of them. Data is JSON, bytes are bytes, and
 /// of a URL it is the URL.
-fn input(cx: &TaskContext) -> Vec<u8> {
+fn input(task: &TaskContext) -> Vec<u8> {
     let mut input = Vec::new();
-    for (at, part) in cx.message().parts.iter().enumerate() {
+    for (at, part) in task.message().parts.iter().enumerate() {
         if at > 0 {
             input.push(b'\n');
         }

@@ -136,9 +136,9 @@ fn start_on(host: Arc<Kept>, agent: &Arc<Exec>, parts: Vec<Part>) -> Running {
         metadata: None,
         cancelled: cancelled.clone(),
     };
-    let cx = TaskContext::new(host.clone(), Arc::new(turn));
+    let task = TaskContext::new(host.clone(), Arc::new(turn));
     let agent = agent.clone();
-    Running { host, cancelled, run: tokio::spawn(async move { agent.run(cx).await }) }
+    Running { host, cancelled, run: tokio::spawn(async move { agent.run(task).await }) }
 }
 
 fn start(agent: &Arc<Exec>, text: &str) -> Running {

@@ -129,131 +129,133 @@ enum Script {
 }
 
 impl Agent for Conformance {
-    async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
-        match last_said(&cx).as_deref() {
+    async fn run(&self, task: TaskContext) -> Result<(), AgentError> {
+        match last_said(&task).as_deref() {
             Some(ASKED) => return Ok(()),
-            Some(ASKED_ON) => return multi_turn(&cx).await,
+            Some(ASKED_ON) => return multi_turn(&task).await,
             _ => {}
         }
-        let text = first_text(&cx).to_owned();
-        let id = cx.message().message_id.as_str();
+        let text = first_text(&task).to_owned();
+        let id = task.message().message_id.as_str();
         let script =
             [id, text.as_str()].iter().find_map(|begin| SCRIPTS.iter().find(|(verb, _)| begin.starts_with(verb)));
         if let Some((_, script)) = script {
-            return play(*script, &cx).await;
+            return play(*script, &task).await;
         }
         let (verb, rest) = text.split_once(' ').unwrap_or((text.as_str(), ""));
         match verb {
-            "echo" => echo(&cx, rest).await,
-            "msg" => cx.reply(rest).await,
-            "slow" => self.slow(&cx, rest, true).await,
-            "silent" => self.slow(&cx, rest, false).await,
+            "echo" => echo(&task, rest).await,
+            "msg" => task.reply(rest).await,
+            "slow" => self.slow(&task, rest, true).await,
+            "silent" => self.slow(&task, rest, false).await,
             "chunks" => {
-                cx.working("").await?;
-                chunks(&cx, rest).await
+                task.working("").await?;
+                chunks(&task, rest).await
             }
-            "gate" => self.gated_chunks(&cx, rest).await,
+            "gate" => self.gated_chunks(&task, rest).await,
             "open" => {
                 self.gate(rest.trim())?.send_replace(true);
-                echo(&cx, rest).await
+                echo(&task, rest).await
             }
-            "data" => data(&cx).await,
-            "ask" => cx.ask(ASKED).await,
-            "auth" => auth(&cx).await,
+            "data" => data(&task).await,
+            "ask" => task.ask(ASKED).await,
+            "auth" => auth(&task).await,
             "fail" => Err(AgentError::new("The task failed, as it was asked to.")),
-            "reject" => cx.reject("The task is refused, as it was asked to be.").await,
+            "reject" => task.reject("The task is refused, as it was asked to be.").await,
             "boom" => {
-                cx.working("").await?;
+                task.working("").await?;
                 panic!("the conformance agent was asked to panic")
             }
-            _ => cx.complete(format!("Unhandled messageId prefix: {id}")).await,
+            _ => task.complete(format!("Unhandled messageId prefix: {id}")).await,
         }
     }
 }
 
 impl Conformance {
-    async fn slow(&self, cx: &TaskContext, rest: &str, said: bool) -> Result<(), AgentError> {
+    async fn slow(&self, task: &TaskContext, rest: &str, said: bool) -> Result<(), AgentError> {
         let wait = seconds(rest)?;
         if said {
-            cx.working("").await?;
+            task.working("").await?;
         }
         let end = tokio::time::Instant::now() + wait;
         while tokio::time::Instant::now() < end {
             tokio::select! {
-                () = cx.cancelled() => return Ok(()),
+                () = task.cancelled() => return Ok(()),
                 () = tokio::time::sleep_until(end.min(tokio::time::Instant::now() + TICK)) => {
-                    self.tick(cx.task_id());
+                    self.tick(task.task_id());
                 }
             }
         }
-        whole(cx, "slow", text_part(format!("slow {}", rest.trim()))).await
+        whole(task, "slow", text_part(format!("slow {}", rest.trim()))).await
     }
 
-    async fn gated_chunks(&self, cx: &TaskContext, rest: &str) -> Result<(), AgentError> {
+    async fn gated_chunks(&self, task: &TaskContext, rest: &str) -> Result<(), AgentError> {
         let (key, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         let count = rest.strip_prefix("chunks ").unwrap_or("1");
-        cx.working("").await?;
+        task.working("").await?;
         let mut gate = self.gate(key)?.subscribe();
         tokio::select! {
-            () = cx.cancelled() => return Ok(()),
+            () = task.cancelled() => return Ok(()),
             opened = gate.wait_for(|open| *open) => drop(opened),
         }
-        chunks(cx, count).await
+        chunks(task, count).await
     }
 }
 
-async fn play(script: Script, cx: &TaskContext) -> Result<(), AgentError> {
+async fn play(script: Script, task: &TaskContext) -> Result<(), AgentError> {
     match script {
         Script::Nothing => Ok(()),
-        Script::Complete => cx.complete("Hello from TCK").await,
-        Script::Text(text) => whole(cx, "text", text_part(text)).await,
-        Script::File => whole(cx, "file", file(Content::Raw(Bytes::from_static(b"tck")))).await,
-        Script::FileUrl => whole(cx, "file", file(Content::Url("https://example.com/output.txt".into()))).await,
-        Script::Data => whole(cx, "data", Part { content: Some(Content::Data(sample())), ..Part::default() }).await,
-        Script::Message => cx.reply("Direct message response").await,
-        Script::InputRequired => cx.status(TaskState::InputRequired, Vec::new()).await,
-        Script::AuthRequired => cx.status(TaskState::AuthRequired, vec![text_part("Authorisation is required.")]).await,
-        Script::MultiTurn => multi_turn(cx).await,
-        Script::Reject => cx.reject("The task is rejected.").await,
+        Script::Complete => task.complete("Hello from TCK").await,
+        Script::Text(text) => whole(task, "text", text_part(text)).await,
+        Script::File => whole(task, "file", file(Content::Raw(Bytes::from_static(b"tck")))).await,
+        Script::FileUrl => whole(task, "file", file(Content::Url("https://example.com/output.txt".into()))).await,
+        Script::Data => whole(task, "data", Part { content: Some(Content::Data(sample())), ..Part::default() }).await,
+        Script::Message => task.reply("Direct message response").await,
+        Script::InputRequired => task.status(TaskState::InputRequired, Vec::new()).await,
+        Script::AuthRequired => {
+            task.status(TaskState::AuthRequired, vec![text_part("Authorisation is required.")]).await
+        }
+        Script::MultiTurn => multi_turn(task).await,
+        Script::Reject => task.reject("The task is rejected.").await,
         Script::Fail => Err(AgentError::new("The task failed.")),
         Script::UntilCancelled => {
-            cx.working("").await?;
-            cx.cancelled().await;
+            task.working("").await?;
+            task.cancelled().await;
             Ok(())
         }
         Script::Delayed(wait, result) => {
-            cx.working("").await?;
+            task.working("").await?;
             tokio::select! {
-                () = cx.cancelled() => return Ok(()),
+                () = task.cancelled() => return Ok(()),
                 () = tokio::time::sleep(Duration::from_secs(wait)) => {}
             }
             match result {
-                Some(text) => whole(cx, "result", text_part(text)).await,
+                Some(text) => whole(task, "result", text_part(text)).await,
                 None => Ok(()),
             }
         }
         Script::Chunked => {
-            cx.working("").await?;
+            task.working("").await?;
             let piece =
                 |text| Artifact { artifact_id: "chunked".into(), parts: vec![text_part(text)], ..named("chunked") };
-            cx.emit_artifact(piece("chunk-1 "), false, false).await?;
-            cx.emit_artifact(piece("chunk-2"), true, true).await
+            task.emit_artifact(piece("chunk-1 "), false, false).await?;
+            task.emit_artifact(piece("chunk-2"), true, true).await
         }
         Script::WorkThen(script) => {
-            cx.working("").await?;
-            Box::pin(play(*script, cx)).await
+            task.working("").await?;
+            Box::pin(play(*script, task)).await
         }
     }
 }
 
-async fn echo(cx: &TaskContext, text: &str) -> Result<(), AgentError> {
-    cx.working("").await?;
-    whole(cx, "echo", text_part(text)).await
+async fn echo(task: &TaskContext, text: &str) -> Result<(), AgentError> {
+    task.working("").await?;
+    whole(task, "echo", text_part(text)).await
 }
 
-async fn chunks(cx: &TaskContext, count: &str) -> Result<(), AgentError> {
+async fn chunks(task: &TaskContext, count: &str) -> Result<(), AgentError> {
     let count: u32 = count.trim().parse().map_err(|_| AgentError::new("chunks takes a whole number"))?;
-    let second = texts(cx).nth(1).map(str::to_owned);
+    let second = texts(task).nth(1).map(str::to_owned);
     let piece = second.unwrap_or_else(|| "0123456789".repeat(10));
     for n in 1..=count {
         let mut artifact =
@@ -261,40 +263,40 @@ async fn chunks(cx: &TaskContext, count: &str) -> Result<(), AgentError> {
         if n == 1 {
             artifact.name = "chunks".into();
         }
-        cx.emit_artifact(artifact, n > 1, n == count).await?;
+        task.emit_artifact(artifact, n > 1, n == count).await?;
         tokio::task::yield_now().await;
-        if cx.is_cancelled() {
+        if task.is_cancelled() {
             return Ok(());
         }
     }
     Ok(())
 }
 
-async fn data(cx: &TaskContext) -> Result<(), AgentError> {
-    let part = cx.message().parts.iter().find(|part| matches!(part.content, Some(Content::Data(_)))).cloned();
+async fn data(task: &TaskContext) -> Result<(), AgentError> {
+    let part = task.message().parts.iter().find(|part| matches!(part.content, Some(Content::Data(_)))).cloned();
     match part {
         Some(part) => {
-            cx.working("").await?;
-            whole(cx, "data", part).await
+            task.working("").await?;
+            whole(task, "data", part).await
         }
         None => Err(AgentError::new("data takes a data part")),
     }
 }
 
-async fn auth(cx: &TaskContext) -> Result<(), AgentError> {
-    match cx.require_auth("Authorisation is required.").await? {
-        Resumed::Authorised => cx.working("").await,
+async fn auth(task: &TaskContext) -> Result<(), AgentError> {
+    match task.require_auth("Authorisation is required.").await? {
+        Resumed::Authorised => task.working("").await,
         // The next run takes the message by its own verb.
         Resumed::Message | Resumed::Cancelled => Ok(()),
     }
 }
 
-async fn multi_turn(cx: &TaskContext) -> Result<(), AgentError> {
-    if first_text(cx).starts_with("done") { Ok(()) } else { cx.ask(ASKED_ON).await }
+async fn multi_turn(task: &TaskContext) -> Result<(), AgentError> {
+    if first_text(task).starts_with("done") { Ok(()) } else { task.ask(ASKED_ON).await }
 }
 
-async fn whole(cx: &TaskContext, name: &str, part: Part) -> Result<(), AgentError> {
-    cx.emit_artifact(Artifact { artifact_id: name.into(), parts: vec![part], ..named(name) }, false, true).await
+async fn whole(task: &TaskContext, name: &str, part: Part) -> Result<(), AgentError> {
+    task.emit_artifact(Artifact { artifact_id: name.into(), parts: vec![part], ..named(name) }, false, true).await
 }
 
 fn named(name: &str) -> Artifact {
@@ -315,23 +317,23 @@ fn sample() -> Value {
     value(value::Kind::StructValue(Struct { fields: fields.into() }))
 }
 
-fn texts(cx: &TaskContext) -> impl Iterator<Item = &str> {
-    cx.message().parts.iter().filter_map(|part| match &part.content {
+fn texts(task: &TaskContext) -> impl Iterator<Item = &str> {
+    task.message().parts.iter().filter_map(|part| match &part.content {
         Some(Content::Text(text)) => Some(text.as_str()),
         _ => None,
     })
 }
 
-fn first_text(cx: &TaskContext) -> &str {
-    texts(cx).next().unwrap_or_default()
+fn first_text(task: &TaskContext) -> &str {
+    texts(task).next().unwrap_or_default()
 }
 
 /// What the agent said last; other messages of the client may have come since.
-fn last_said(cx: &TaskContext) -> Option<String> {
-    if cx.turn().begins_task {
+fn last_said(task: &TaskContext) -> Option<String> {
+    if task.turn().begins_task {
         return None;
     }
-    let history = cx.history();
+    let history = task.history();
     let message = history.iter().rev().find(|message| message.role() == Role::Agent)?;
     match &message.parts.first()?.content {
         Some(Content::Text(text)) => Some(text.clone()),

@@ -7,10 +7,10 @@ use super::{Agent, AgentError, TaskContext};
 pub struct Echo;
 
 impl Agent for Echo {
-    async fn run(&self, cx: TaskContext) -> Result<(), AgentError> {
-        cx.working("").await?;
-        let mut answer = cx.artifact("answer");
-        for word in cx.text().split_inclusive(' ') {
+    async fn run(&self, task: TaskContext) -> Result<(), AgentError> {
+        task.working("").await?;
+        let mut answer = task.artifact("answer");
+        for word in task.text().split_inclusive(' ') {
             answer.text(word).await?;
         }
         answer.finish().await
