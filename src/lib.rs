@@ -39,6 +39,7 @@ pub mod card;
 pub mod cli;
 #[cfg(feature = "client")]
 pub mod client;
+mod clock;
 pub mod config;
 pub mod engine;
 mod launch;

@@ -11,18 +11,22 @@ use std::path::{Path, PathBuf};
 /// configuration, a card) is under those that are handed it.
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("schema", &[]),
+    ("clock", &[]),
     ("protocol", &["schema"]),
     ("task", &["schema", "protocol"]),
     ("config", &["store", "protocol", "schema"]),
     ("auth", &["config", "protocol"]),
     ("telemetry", &["config"]),
-    ("client", &["schema", "protocol"]),
+    ("client", &["task", "schema", "protocol"]),
     ("card", &["config", "schema", "protocol"]),
-    ("store", &["task", "schema", "protocol"]),
+    ("store", &["task", "schema", "protocol", "clock"]),
     ("agents", &["config", "task", "schema", "protocol", "client"]),
     ("push", &["config", "store", "task", "schema", "protocol"]),
-    ("engine", &["store", "agents", "push", "task", "schema", "protocol"]),
-    ("service", &["engine", "store", "agents", "push", "auth", "card", "config", "task", "schema", "protocol"]),
+    ("engine", &["store", "agents", "push", "task", "schema", "protocol", "clock"]),
+    (
+        "service",
+        &["engine", "store", "agents", "push", "auth", "card", "config", "task", "schema", "protocol", "clock"],
+    ),
     (
         "server",
         &[
@@ -38,6 +42,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "task",
             "schema",
             "protocol",
+            "clock",
         ],
     ),
     (
@@ -56,6 +61,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "task",
             "schema",
             "protocol",
+            "clock",
         ],
     ),
     (
@@ -76,6 +82,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "task",
             "schema",
             "protocol",
+            "clock",
         ],
     ),
 ];

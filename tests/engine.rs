@@ -8,7 +8,7 @@ use tricord::agents::{Agent, BoxAgent, Conformance, TaskContext, from_fn, text_p
 use tricord::engine::{AgentSpec, Engine, EngineError, EngineLimits, Incoming, OnRestart, Outcome};
 use tricord::schema::part::Content;
 use tricord::schema::stream_response::Payload;
-use tricord::schema::{Message, Role, StreamResponse, Task, TaskState};
+use tricord::schema::{Artifact, Message, Role, StreamResponse, Task, TaskState};
 use tricord::store::{Options, Store, StoreUrl};
 use uuid::Uuid;
 
@@ -412,7 +412,7 @@ fn attempts_are_counted_also_where_a_checkpoint_covers_them() {
             async move {
                 // More than what is worth a checkpoint.
                 let big = text_part("x".repeat(3 << 20));
-                let artifact = tricord::task::event::artifact("big", vec![big]);
+                let artifact = Artifact { artifact_id: "big".into(), parts: vec![big], ..Artifact::default() };
                 task.emit_artifact(artifact, false, true).await?;
                 task.commit().await?;
                 let _ = attempts.send(task.turn().attempt);

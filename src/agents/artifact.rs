@@ -2,8 +2,8 @@
 
 use crate::schema::part::Content;
 use crate::schema::store::ArtifactPiece;
+use crate::schema::store::record::Event;
 use crate::schema::{Artifact, Part};
-use crate::task::event::Draft;
 
 use super::task_context::text_part;
 use super::{AgentError, TaskContext};
@@ -98,13 +98,13 @@ impl ArtifactWriter {
         }
     }
 
-    fn piece(&mut self, part: Part, last_chunk: bool) -> Draft {
+    fn piece(&mut self, part: Part, last_chunk: bool) -> Event {
         let append = std::mem::replace(&mut self.begun, true);
         let mut artifact = Artifact { artifact_id: self.id.clone(), parts: vec![part], ..Artifact::default() };
         if !append {
             artifact.name.clone_from(&self.name);
         }
-        Draft::Artifact(ArtifactPiece { artifact: Some(artifact), append, last_chunk, metadata: None })
+        Event::Artifact(ArtifactPiece { artifact: Some(artifact), append, last_chunk, metadata: None })
     }
 }
 

@@ -8,9 +8,9 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tricord_bindings::wkt::Struct;
 
 use crate::schema::part::Content;
+use crate::schema::store::record::Event;
 use crate::schema::store::{ArtifactPiece, StatusChange};
 use crate::schema::{Artifact, Message, Part, Role, TaskState};
-use crate::task::event::Draft;
 
 use super::{AgentError, ArtifactWriter, EmitError};
 
@@ -20,7 +20,7 @@ pub trait RunHandle: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the event is refused; then nothing happened.
-    fn append(&self, draft: Draft) -> Result<u64, EmitError>;
+    fn append(&self, event: Event) -> Result<u64, EmitError>;
 
     /// Ready while there is room for more events that are not committed yet.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()>;
@@ -150,7 +150,7 @@ impl TaskContext {
     /// When the state cannot be entered now, the task has ended or the store failed.
     pub async fn status(&self, state: TaskState, parts: Vec<Part>) -> Result<(), AgentError> {
         let message = (!parts.is_empty()).then(|| self.say(parts));
-        self.emit(Draft::Status(StatusChange { state: state.into(), message, metadata: None })).await
+        self.emit(Event::Status(StatusChange { state: state.into(), message, metadata: None })).await
     }
 
     /// Begins an artifact that is written piece by piece. It appears with its first piece.
@@ -163,7 +163,7 @@ impl TaskContext {
     /// # Errors
     /// When the artifact has no id or no part, the task has ended or the store failed.
     pub async fn emit_artifact(&self, artifact: Artifact, append: bool, last_chunk: bool) -> Result<(), AgentError> {
-        self.emit(Draft::Artifact(ArtifactPiece { artifact: Some(artifact), append, last_chunk, metadata: None })).await
+        self.emit(Event::Artifact(ArtifactPiece { artifact: Some(artifact), append, last_chunk, metadata: None })).await
     }
 
     /// Answers with a message. Where no task exists yet, the message is the whole answer and no task will; otherwise the
@@ -241,15 +241,15 @@ impl TaskContext {
         Ok(poll_fn(|cx| self.host.poll_committed(seq, cx)).await?)
     }
 
-    pub(super) async fn emit(&self, draft: Draft) -> Result<(), AgentError> {
-        self.host.append(draft)?;
+    pub(super) async fn emit(&self, event: Event) -> Result<(), AgentError> {
+        self.host.append(event)?;
         poll_fn(|cx| self.host.poll_room(cx)).await;
         Ok(())
     }
 
     /// Appends without waiting for room: for what must not be lost when a writer is dropped.
-    pub(super) fn emit_now(&self, draft: Draft) -> Result<(), EmitError> {
-        self.host.append(draft).map(drop)
+    pub(super) fn emit_now(&self, event: Event) -> Result<(), EmitError> {
+        self.host.append(event).map(drop)
     }
 
     fn say(&self, parts: Vec<Part>) -> Message {

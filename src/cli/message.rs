@@ -3,8 +3,8 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
+use crate::clock::new_id;
 use tricord_bindings::{proto_json, wkt};
-use uuid::Uuid;
 
 use super::exit::Failure;
 use crate::schema::part::Content;
@@ -54,7 +54,7 @@ impl MessageArgs {
     /// Builds the request.
     pub(super) fn request(&self, return_immediately: bool) -> Result<SendMessageRequest, Failure> {
         let message = Message {
-            message_id: self.message_id.clone().unwrap_or_else(|| Uuid::now_v7().to_string()),
+            message_id: self.message_id.clone().unwrap_or_else(|| new_id().to_string()),
             context_id: self.context.clone().unwrap_or_default(),
             task_id: self.task.clone().unwrap_or_default(),
             role: Role::User.into(),

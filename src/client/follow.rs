@@ -13,6 +13,7 @@ use super::Client;
 use crate::protocol::UNSUPPORTED_OPERATION;
 use crate::schema::stream_response::Payload;
 use crate::schema::{GetTaskRequest, StreamResponse, TaskState};
+use crate::task::lifecycle::is_terminal;
 
 /// Attempts to connect again without an event in between.
 const ATTEMPTS: u32 = 8;
@@ -220,9 +221,4 @@ fn passes(error: &ClientError) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether a task in this state has ended.
-pub(crate) fn is_terminal(state: TaskState) -> bool {
-    matches!(state, TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected)
 }

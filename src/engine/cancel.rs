@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use uuid::Uuid;
 
 use crate::agents::EmitError;
+use crate::schema::store::record::Event;
 use crate::schema::{Task, TaskState};
-use crate::task::event::Draft;
 use crate::task::lifecycle;
 
 use super::cell::state_of;
@@ -101,7 +101,7 @@ async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {
         });
         cell.touch_row(inner);
         // Refused if the run brought the task to an end meanwhile, which may be CANCELED already.
-        (cell.append(inner, Draft::status(TaskState::Canceled, None)).err(), abort)
+        (cell.append(inner, Event::status(TaskState::Canceled, None)).err(), abort)
     });
     if let Some(abort) = abort {
         abort.abort();

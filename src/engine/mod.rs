@@ -20,7 +20,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -256,15 +256,4 @@ pub struct Load {
     pub streams: usize,
     /// Tasks in memory.
     pub cells: usize,
-}
-
-/// Now, in microseconds since 1970.
-fn now_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// A fresh id, in the order of time.
-fn fresh_id() -> Uuid {
-    Uuid::now_v7()
 }

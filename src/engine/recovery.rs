@@ -6,10 +6,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::agents::text_part;
-use crate::schema::store::record;
+use crate::schema::store::Resumed;
+use crate::schema::store::record::Event;
 use crate::schema::{Role, TaskState};
 use crate::store::{Health, Tail, TaskRow};
-use crate::task::event::Draft;
 use crate::task::lifecycle;
 
 use super::cell::Inner;
@@ -86,7 +86,7 @@ impl Engine {
             if resumed.is_none() {
                 let text = "The server stopped while the task was under way.";
                 let message = agent_message(&cell, vec![text_part(text)]);
-                if let Err(error) = cell.append(inner, Draft::status(TaskState::Failed, Some(message))) {
+                if let Err(error) = cell.append(inner, Event::status(TaskState::Failed, Some(message))) {
                     tracing::error!(%error, task = %cell.ids.task, "the end of a task was refused");
                 }
             }
@@ -107,10 +107,10 @@ impl Engine {
             for record in batches.into_iter().flat_map(|batch| batch.records) {
                 at = record.seq;
                 match record.event {
-                    Some(record::Event::Message(_)) => found = Unfinished { unanswered: true, attempts: 1 },
-                    Some(record::Event::Resumed(resumed)) => found.attempts = resumed.attempt,
-                    Some(record::Event::Status(_)) => found.unanswered = false,
-                    Some(record::Event::Created(_) | record::Event::Artifact(_)) | None => {}
+                    Some(Event::Message(_)) => found = Unfinished { unanswered: true, attempts: 1 },
+                    Some(Event::Resumed(resumed)) => found.attempts = resumed.attempt,
+                    Some(Event::Status(_)) => found.unanswered = false,
+                    Some(Event::Created(_) | Event::Artifact(_)) | None => {}
                 }
             }
             if at == before {
@@ -140,7 +140,7 @@ fn resume(cell: &Arc<TaskCell>, inner: &mut Inner, attempt: u32, permit: Permit)
         accepted_output_modes: Vec::new(),
         metadata: task.metadata.clone(),
     };
-    cell.append(inner, Draft::Resumed(attempt)).ok()?;
+    cell.append(inner, Event::Resumed(Resumed { attempt })).ok()?;
     Some(run::begin(cell, inner, start, permit))
 }
 

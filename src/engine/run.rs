@@ -14,14 +14,15 @@ use tricord_bindings::Encoded;
 use tricord_bindings::wkt::Struct;
 
 use crate::agents::{AgentError, EmitError, RunHandle, Running, TaskContext, Turn, text_part};
+use crate::clock::new_id;
+use crate::schema::store::record::Event;
 use crate::schema::stream_response::Payload;
 use crate::schema::{Message, Part, StreamResponse, TaskState};
-use crate::task::event::Draft;
 use crate::task::lifecycle;
 
+use super::TaskCell;
 use super::cell::{Inner, Run};
 use super::limits::Permit;
-use super::{TaskCell, fresh_id};
 
 /// A run that has said nothing by then gets its task made, so that clients have something to hold on to.
 const CREATE_AFTER: Duration = Duration::from_millis(250);
@@ -195,8 +196,8 @@ impl RunTask {
         if lifecycle::is_terminal(head.state) {
             return Next::Over;
         }
-        let draft = match end {
-            _ if run.cancelled.is_cancelled() => Draft::status(TaskState::Canceled, None),
+        let event = match end {
+            _ if run.cancelled.is_cancelled() => Event::status(TaskState::Canceled, None),
             End::Panicked(_) => self.failed("The agent failed unexpectedly."),
             End::Returned(Err(error)) if error.refusal() == Some(&EmitError::StoreLost) => return Next::Over,
             End::Returned(Err(error)) => self.failed(error.public()),
@@ -215,17 +216,17 @@ impl RunTask {
                     return Next::Run(inner.runs, turn);
                 }
                 None if run.asked => return Next::Over,
-                None => Draft::status(TaskState::Completed, None),
+                None => Event::status(TaskState::Completed, None),
             },
         };
-        if let Err(error) = self.cell.append(inner, draft) {
+        if let Err(error) = self.cell.append(inner, event) {
             tracing::error!(%error, task = %self.cell.ids.task, "the end of a run was refused");
         }
         Next::Over
     }
 
-    fn failed(&self, text: &str) -> Draft {
-        Draft::status(TaskState::Failed, Some(agent_message(&self.cell, vec![text_part(text)])))
+    fn failed(&self, text: &str) -> Event {
+        Event::status(TaskState::Failed, Some(agent_message(&self.cell, vec![text_part(text)])))
     }
 }
 
@@ -259,10 +260,10 @@ struct CellRun {
 }
 
 impl RunHandle for CellRun {
-    fn append(&self, draft: Draft) -> Result<u64, EmitError> {
+    fn append(&self, event: Event) -> Result<u64, EmitError> {
         self.cell.change(|inner| {
             inner.run(self.number)?;
-            self.cell.append(inner, draft)
+            self.cell.append(inner, event)
         })
     }
 
@@ -350,6 +351,6 @@ impl RunHandle for CellRun {
     }
 
     fn fresh_id(&self) -> String {
-        fresh_id().to_string()
+        new_id().to_string()
     }
 }

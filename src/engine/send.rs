@@ -9,6 +9,7 @@ use tricord_bindings::Encoded;
 use tricord_bindings::wkt::Struct;
 use uuid::Uuid;
 
+use crate::clock::new_id;
 use crate::schema::{Message, StreamResponse, Task};
 use crate::store::{Claim, ClaimKey, Claimed};
 use crate::task::event::{Ids, parse_id};
@@ -16,7 +17,7 @@ use crate::task::event::{Ids, parse_id};
 use super::cell::CellSeed;
 use super::limits::Permit;
 use super::run::{self, RunStart};
-use super::{Engine, EngineError, TaskCell, TaskStream, fresh_id};
+use super::{Engine, EngineError, TaskCell, TaskStream};
 
 /// A message for an agent, with what the client wishes.
 #[derive(Debug)]
@@ -118,9 +119,9 @@ impl Engine {
             incoming;
         let spec = self.0.agents.get(&agent).ok_or(EngineError::NotFound)?;
         let permit = self.0.limits.run().ok_or(RUNS)?;
-        let (claim, id) = claim.map_or_else(|| (None, fresh_id()), |(key, id)| (Some(key), id));
+        let (claim, id) = claim.map_or_else(|| (None, new_id()), |(key, id)| (Some(key), id));
         if message.context_id.is_empty() {
-            message.context_id = fresh_id().to_string();
+            message.context_id = new_id().to_string();
         }
         message.task_id = id.to_string();
         let ids = Ids { task: message.task_id.as_str().into(), context: message.context_id.as_str().into() };

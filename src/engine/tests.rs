@@ -3,10 +3,12 @@
 use super::cell::CellSeed;
 use super::*;
 use crate::agents::{Conformance, text_part};
+use crate::clock::new_id;
 use crate::schema::Artifact;
 use crate::schema::store::ArtifactPiece;
+use crate::schema::store::record::Event;
 use crate::store::{Options, Pending as _, StoreUrl};
-use crate::task::event::{Draft, Ids};
+use crate::task::event::Ids;
 use crate::task::fold;
 
 /// A cell of a task that is WORKING, and that the writer knows nothing of.
@@ -19,26 +21,26 @@ fn cell() -> Arc<TaskCell> {
         cancel_grace: Duration::ZERO,
     };
     let engine = Engine::start(store, vec![spec], EngineLimits::default()).unwrap();
-    let (id, ids) = (fresh_id(), Ids { task: "t".into(), context: "c".into() });
+    let (id, ids) = (new_id(), Ids { task: "t".into(), context: "c".into() });
     let task = Box::new(fold::empty(&ids));
     let seed = CellSeed::Stored { task, seq: 2, time_us: 0, status_us: 0, bytes: 0 };
     let spec = Arc::clone(&engine.0.agents["a"]);
     let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, 1, spec, "".into(), seed);
-    say(&cell, Draft::status(TaskState::Working, None));
+    say(&cell, Event::status(TaskState::Working, None));
     let first = cell.take().unwrap();
     cell.publish(first.last);
     cell
 }
 
-fn say(cell: &TaskCell, draft: Draft) -> u64 {
+fn say(cell: &TaskCell, event: Event) -> u64 {
     let mut inner = cell.lock();
-    cell.append(&mut inner, draft).unwrap()
+    cell.append(&mut inner, event).unwrap()
 }
 
-fn piece(bytes: usize) -> Draft {
+fn piece(bytes: usize) -> Event {
     let artifact =
         Artifact { artifact_id: "x".into(), parts: vec![text_part("x".repeat(bytes))], ..Artifact::default() };
-    Draft::Artifact(ArtifactPiece { artifact: Some(artifact), append: true, last_chunk: false, metadata: None })
+    Event::Artifact(ArtifactPiece { artifact: Some(artifact), append: true, last_chunk: false, metadata: None })
 }
 
 #[tokio::test]
@@ -46,7 +48,7 @@ async fn what_the_writer_took_since_is_not_published_with_what_it_has_written() 
     let cell = cell();
     let written = say(&cell, piece(1));
     let first = cell.take().unwrap();
-    let under_way = say(&cell, Draft::status(TaskState::Completed, None));
+    let under_way = say(&cell, Event::status(TaskState::Completed, None));
     let second = cell.take().unwrap();
     assert_eq!((first.last, second.last), (written, under_way));
     cell.publish(first.last);
@@ -71,7 +73,7 @@ async fn nothing_is_written_behind_what_was_refused() {
 async fn the_last_checkpoint_tells_the_store_that_the_log_is_covered() {
     let cell = cell();
     say(&cell, piece(3 << 20));
-    say(&cell, Draft::status(TaskState::Completed, None));
+    say(&cell, Event::status(TaskState::Completed, None));
     let last = cell.take().unwrap().last;
     cell.keep_from_writer();
     cell.publish(last);
@@ -86,7 +88,7 @@ async fn a_run_that_was_cut_off_before_it_was_spawned_does_not_live_on() {
     let agent = BoxAgent::new(crate::agents::from_fn(|_| std::future::pending()));
     let spec = AgentSpec { name: "a".into(), agent, on_restart: OnRestart::Fail, cancel_grace: Duration::ZERO };
     let engine = Engine::start(store, vec![spec], EngineLimits::default()).unwrap();
-    let (id, ids) = (fresh_id(), Ids { task: "t".into(), context: "c".into() });
+    let (id, ids) = (new_id(), Ids { task: "t".into(), context: "c".into() });
     let seed = CellSeed::New { message: Default::default(), metadata: None, snapshot: false, claim: None };
     let spec = Arc::clone(&engine.0.agents["a"]);
     let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, engine.0.store.allocate(), spec, "".into(), seed);

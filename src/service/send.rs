@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tricord_bindings::{Call, Error, Events, Reply};
 use uuid::Uuid;
 
+use crate::clock::new_id;
 use crate::engine::{EngineError, Incoming, Outcome, Sent};
 use crate::protocol;
 use crate::schema::send_message_response::Payload;
@@ -312,7 +313,7 @@ fn claim_of(service: &Service, call: &Call, request: &SendMessageRequest) -> Res
     hash.copy_from_slice(digest.as_ref());
     // A follow-up is answered with its own task.
     let follow_up = request.message.as_ref().and_then(|m| parse_id(&m.task_id));
-    Ok(Some(Claim { key, hash, reserve: follow_up.unwrap_or_else(Uuid::now_v7) }))
+    Ok(Some(Claim { key, hash, reserve: follow_up.unwrap_or_else(new_id) }))
 }
 
 fn limited(mut task: Task, history: Option<u32>) -> Task {

@@ -163,7 +163,7 @@ const FILE: &str = "tricord.db";
 fn private_directory() -> Result<PathBuf, OpenError> {
     let temporary = std::env::temp_dir();
     sweep(&temporary, Duration::from_secs(60));
-    let dir = temporary.join(format!("{PRIVATE}{}", uuid::Uuid::now_v7()));
+    let dir = temporary.join(format!("{PRIVATE}{}", crate::clock::new_id()));
     DirBuilder::new().mode(0o700).create(&dir).map_err(|e| io(&dir, e))?;
     Ok(dir)
 }
@@ -228,7 +228,7 @@ mod tests {
             std::fs::create_dir(&dir).unwrap();
             locked.then(|| lock(&dir.join(FILE)).unwrap().1)
         };
-        let id = || format!("{PRIVATE}{}", uuid::Uuid::now_v7());
+        let id = || format!("{PRIVATE}{}", crate::clock::new_id());
         let (left, held, early) = (id(), id(), id());
         drop(make(&left, true));
         let _held = make(&held, true);

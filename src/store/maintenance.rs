@@ -1,6 +1,7 @@
 //! The maintenance: a thread that keeps the write-ahead log short and deletes what is too old, away from the writer.
 
-use super::{Done, Job, KEEP_TAIL, Store, StoreError, now_us};
+use super::{Done, Job, KEEP_TAIL, Store, StoreError};
+use crate::clock::now_us;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};

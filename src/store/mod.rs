@@ -34,7 +34,7 @@ use crate::schema::TaskState;
 use crate::schema::store::{Checkpoint, RecordBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 use writer::Queue;
@@ -412,9 +412,4 @@ impl Store {
     pub async fn end_claim(&self, key: ClaimKey, end: ClaimEnd) -> Result<(), StoreError> {
         self.0.queue.ask(Job::EndClaim(key, end)).await.map(drop)
     }
-}
-
-/// Now, in microseconds since 1970.
-fn now_us() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64)
 }

@@ -7,9 +7,9 @@ use tricord_bindings::Encoded;
 use tricord_bindings::wkt::{Struct, Timestamp};
 use uuid::Uuid;
 
-use crate::schema::store::{ArtifactPiece, Created, Record, Resumed, StatusChange, record};
+use crate::schema::store::{ArtifactPiece, Record, Resumed, StatusChange, record};
 use crate::schema::stream_response::Payload;
-use crate::schema::{Artifact, Message, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus};
+use crate::schema::{Message, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus};
 use crate::schema::{Task, TaskStatusUpdateEvent};
 
 use super::lifecycle;
@@ -67,61 +67,40 @@ pub enum Body {
     Update(Arc<Encoded<StreamResponse>>),
 }
 
-/// What is about to be logged.
-#[derive(Debug)]
-pub enum Draft {
-    /// The task comes to be.
-    Created(Option<Struct>),
-    /// A message joins the history.
-    Message(Message),
-    /// A run begins again after a restart: which try it is.
-    Resumed(u32),
-    /// A state is entered.
-    Status(StatusChange),
-    /// An artifact, or a piece of one, is made.
-    Artifact(ArtifactPiece),
-}
-
-impl Draft {
-    /// What the lifecycle calls it.
-    pub fn kind(&self) -> lifecycle::Transition {
+impl record::Event {
+    /// Returns what the lifecycle calls this event.
+    pub fn transition(&self) -> lifecycle::Transition {
         match self {
-            Draft::Created(_) => lifecycle::Transition::Created,
-            Draft::Message(_) | Draft::Resumed(_) => lifecycle::Transition::Message,
-            Draft::Status(status) => lifecycle::Transition::Status(status.state()),
-            Draft::Artifact(_) => lifecycle::Transition::Artifact,
+            Self::Created(_) => lifecycle::Transition::Created,
+            Self::Message(_) | Self::Resumed(_) => lifecycle::Transition::Message,
+            Self::Status(status) => lifecycle::Transition::Status(status.state()),
+            Self::Artifact(_) => lifecycle::Transition::Artifact,
         }
     }
 
-    /// A status without metadata.
+    /// Makes a status change without metadata.
     pub fn status(state: TaskState, message: Option<Message>) -> Self {
-        Draft::Status(StatusChange { state: state.into(), message, metadata: None })
-    }
-
-    /// Gives the entry its place, writes its record to the end of `batch` (an encoded `RecordBatch`) and returns the
-    /// entry. This is the only protobuf encoding that an entry gets on its way to the store.
-    pub fn log(self, ids: &Ids, seq: u64, time_us: i64, batch: &mut Vec<u8>) -> LogEvent {
-        let event = match self {
-            Draft::Created(metadata) => record::Event::Created(Created { metadata }),
-            Draft::Message(message) => record::Event::Message(message),
-            Draft::Resumed(attempt) => record::Event::Resumed(Resumed { attempt }),
-            Draft::Status(status) => record::Event::Status(status),
-            Draft::Artifact(piece) => record::Event::Artifact(piece),
-        };
-        let record = Record { seq, time_us, event: Some(event) };
-        let before = batch.len();
-        prost::encoding::message::encode(1, &record, batch);
-        let size = batch.len() - before;
-        let body = body(ids, record).unwrap_or(Body::Created { time: timestamp(time_us), metadata: None });
-        LogEvent { seq, size, body }
+        Self::Status(StatusChange { state: state.into(), message, metadata: None })
     }
 }
 
 impl LogEvent {
-    /// The entry that a stored record stands for; `None` if the record says nothing (it was damaged).
+    /// Gives an event its place in the log and appends its record to `batch`, an encoded `RecordBatch`.
+    ///
+    /// This is the only time that the event is encoded for the store.
+    pub fn append(ids: &Ids, seq: u64, time_us: i64, event: record::Event, batch: &mut Vec<u8>) -> Self {
+        let mut record = Record { seq, time_us, event: Some(event) };
+        let before = batch.len();
+        prost::encoding::message::encode(1, &record, batch);
+        let size = batch.len() - before;
+        let event = record.event.take().expect("the record was made with an event");
+        Self { seq, size, body: Body::new(ids, time_us, event) }
+    }
+
+    /// Reads a stored record. Returns `None` for a record without an event, which is a damaged one.
     pub fn from_record(ids: &Ids, record: Record) -> Option<Self> {
         let (seq, size) = (record.seq, record.encoded_len());
-        Some(Self { seq, size, body: body(ids, record)? })
+        Some(Self { seq, size, body: Body::new(ids, record.time_us, record.event?) })
     }
 
     /// The event that streams carry; history entries have none.
@@ -141,24 +120,26 @@ impl LogEvent {
     }
 }
 
-fn body(ids: &Ids, record: Record) -> Option<Body> {
-    let time = timestamp(record.time_us);
-    let (task_id, context_id) = (|| String::from(&*ids.task), || String::from(&*ids.context));
-    Some(match record.event? {
-        record::Event::Created(created) => Body::Created { time, metadata: created.metadata },
-        record::Event::Message(message) => Body::Message { message: Arc::new(message), snapshot: None },
-        record::Event::Resumed(Resumed { attempt }) => Body::Resumed { attempt },
-        record::Event::Status(StatusChange { state, message, metadata }) => {
-            let status = Some(TaskStatus { state, message, timestamp: Some(time) });
-            let update = TaskStatusUpdateEvent { task_id: task_id(), context_id: context_id(), status, metadata };
-            Body::Update(Arc::new(Encoded::new(Payload::StatusUpdate(update).into())))
+impl Body {
+    fn new(ids: &Ids, time_us: i64, event: record::Event) -> Self {
+        let time = timestamp(time_us);
+        let (task_id, context_id) = (|| String::from(&*ids.task), || String::from(&*ids.context));
+        match event {
+            record::Event::Created(created) => Self::Created { time, metadata: created.metadata },
+            record::Event::Message(message) => Self::Message { message: Arc::new(message), snapshot: None },
+            record::Event::Resumed(Resumed { attempt }) => Self::Resumed { attempt },
+            record::Event::Status(StatusChange { state, message, metadata }) => {
+                let status = Some(TaskStatus { state, message, timestamp: Some(time) });
+                let update = TaskStatusUpdateEvent { task_id: task_id(), context_id: context_id(), status, metadata };
+                Self::Update(Arc::new(Encoded::new(Payload::StatusUpdate(update).into())))
+            }
+            record::Event::Artifact(ArtifactPiece { artifact, append, last_chunk, metadata }) => {
+                let (task_id, context_id) = (task_id(), context_id());
+                let update = TaskArtifactUpdateEvent { task_id, context_id, artifact, append, last_chunk, metadata };
+                Self::Update(Arc::new(Encoded::new(Payload::ArtifactUpdate(update).into())))
+            }
         }
-        record::Event::Artifact(ArtifactPiece { artifact, append, last_chunk, metadata }) => {
-            let (task_id, context_id) = (task_id(), context_id());
-            let update = TaskArtifactUpdateEvent { task_id, context_id, artifact, append, last_chunk, metadata };
-            Body::Update(Arc::new(Encoded::new(Payload::ArtifactUpdate(update).into())))
-        }
-    })
+    }
 }
 
 impl From<Payload> for StreamResponse {
@@ -182,9 +163,4 @@ pub fn timestamp(us: i64) -> Timestamp {
 /// The protocol's timestamp as microseconds since 1970, rounded down; saturates far outside any calendar.
 pub fn micros(time: &Timestamp) -> i64 {
     time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanos) / 1000)
-}
-
-/// An artifact with these parts and nothing else.
-pub fn artifact(id: impl Into<String>, parts: Vec<crate::schema::Part>) -> Artifact {
-    Artifact { artifact_id: id.into(), parts, ..Artifact::default() }
 }

@@ -4,10 +4,11 @@ use proptest::prelude::*;
 use prost::Message as _;
 use tricord_bindings::wkt::{Struct, value};
 
-use super::event::{Draft, Ids, LogEvent};
+use super::event::{Ids, LogEvent};
 use super::{fold, lifecycle};
 use crate::schema::part::Content;
-use crate::schema::store::{ArtifactPiece, RecordBatch, StatusChange};
+use crate::schema::store::record::Event;
+use crate::schema::store::{ArtifactPiece, Created, RecordBatch, StatusChange};
 use crate::schema::{Artifact, Message, Part, Role, Task, TaskState};
 
 /// What may be admitted, as numbers that proptest can shrink.
@@ -33,12 +34,12 @@ fn message(n: u8, role: Role) -> Message {
     Message { message_id: format!("m{n}"), role: role.into(), parts: vec![part], ..Message::default() }
 }
 
-fn draft(step: &Step) -> Draft {
+fn event(step: &Step) -> Event {
     match step {
-        Step::Message(n) => Draft::Message(message(*n, Role::User)),
+        Step::Message(n) => Event::Message(message(*n, Role::User)),
         Step::Status(state, said) => {
             let message = said.map(|n| message(n, Role::Agent));
-            Draft::Status(StatusChange { state: *state, message, metadata: None })
+            Event::Status(StatusChange { state: *state, message, metadata: None })
         }
         Step::Piece { artifact, append, last, text, metadata } => {
             let metadata = metadata.then(|| {
@@ -49,7 +50,7 @@ fn draft(step: &Step) -> Draft {
             let artifact =
                 Artifact { artifact_id: format!("a{artifact}"), parts: vec![part], metadata, ..Artifact::default() };
             let artifact = Some(artifact);
-            Draft::Artifact(ArtifactPiece { artifact, append: *append, last_chunk: *last, metadata: None })
+            Event::Artifact(ArtifactPiece { artifact, append: *append, last_chunk: *last, metadata: None })
         }
     }
 }
@@ -62,9 +63,9 @@ fn ids() -> Ids {
 fn log(steps: &[Step], cuts: &[bool]) -> (Task, Vec<Vec<u8>>) {
     let ids = ids();
     let (mut batches, mut batch, mut task) = (Vec::new(), Vec::new(), fold::empty(&ids));
-    let first = [Draft::Created(None), Draft::Message(message(0, Role::User))];
-    for (n, draft) in first.into_iter().chain(steps.iter().map(draft)).enumerate() {
-        let event = draft.log(&ids, n as u64 + 1, 1_700_000_000_000_000 + n as i64, &mut batch);
+    let first = [Event::Created(Created { metadata: None }), Event::Message(message(0, Role::User))];
+    for (n, event) in first.into_iter().chain(steps.iter().map(event)).enumerate() {
+        let event = LogEvent::append(&ids, n as u64 + 1, 1_700_000_000_000_000 + n as i64, event, &mut batch);
         fold::apply(&mut task, &event);
         if cuts.get(n).copied().unwrap_or(false) {
             batches.push(std::mem::take(&mut batch));

@@ -11,25 +11,25 @@ use tokio::task::JoinHandle;
 use super::super::{EmitError, RunHandle, Turn, text_part};
 use super::*;
 use crate::schema::store::ArtifactPiece;
+use crate::schema::store::record::Event;
 use crate::schema::{Message, Part, TaskState};
-use crate::task::event::Draft;
 
 /// Keeps what an agent emits.
 #[derive(Default)]
 struct Kept {
-    drafts: Mutex<Vec<Draft>>,
+    events: Mutex<Vec<Event>>,
     full: Mutex<Option<Vec<Waker>>>,
     ended: Mutex<bool>,
 }
 
 impl RunHandle for Kept {
-    fn append(&self, draft: Draft) -> Result<u64, EmitError> {
+    fn append(&self, event: Event) -> Result<u64, EmitError> {
         if *self.ended.lock().unwrap() {
             return Err(EmitError::Ended(TaskState::Canceled));
         }
-        let mut drafts = self.drafts.lock().unwrap();
-        drafts.push(draft);
-        Ok(drafts.len() as u64)
+        let mut events = self.events.lock().unwrap();
+        events.push(event);
+        Ok(events.len() as u64)
     }
 
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
@@ -47,7 +47,7 @@ impl RunHandle for Kept {
     }
 
     fn head(&self) -> u64 {
-        self.drafts.lock().unwrap().len() as u64
+        self.events.lock().unwrap().len() as u64
     }
 
     fn reply(&self, parts: Vec<Part>) -> Result<Option<Vec<Part>>, EmitError> {
@@ -77,8 +77,8 @@ impl RunHandle for Kept {
 
 impl Kept {
     fn pieces(&self) -> Vec<ArtifactPiece> {
-        let drafts = self.drafts.lock().unwrap();
-        drafts.iter().filter_map(|d| if let Draft::Artifact(piece) = d { Some(piece.clone()) } else { None }).collect()
+        let events = self.events.lock().unwrap();
+        events.iter().filter_map(|d| if let Event::Artifact(piece) = d { Some(piece.clone()) } else { None }).collect()
     }
 
     fn texts(&self) -> Vec<String> {
@@ -429,7 +429,7 @@ async fn output_waits_while_the_task_has_no_room() {
     let settings = ExecSettings { max_output: 100 << 20, ..shell("yes | head -c 2000000") };
     let running = start_on(host.clone(), &exec(settings), vec![]);
     wait(|| host.full.lock().unwrap().as_ref().is_some_and(|wakers| !wakers.is_empty())).await;
-    assert!(host.drafts.lock().unwrap().len() <= 1, "nothing is emitted beyond what found no room");
+    assert!(host.events.lock().unwrap().len() <= 1, "nothing is emitted beyond what found no room");
     let wakers = host.full.lock().unwrap().take().unwrap();
     wakers.into_iter().for_each(Waker::wake);
     let (host, result) = running.end().await;
@@ -459,8 +459,8 @@ async fn so_many_run_at_once_and_others_wait() {
     third.cancelled.cancel();
     let (host, result) = third.end().await;
     result.unwrap();
-    assert_eq!(host.drafts.lock().unwrap().len(), 0, "cancelled before its turn");
-    assert_eq!(second.host.drafts.lock().unwrap().len(), 0, "waits as submitted");
+    assert_eq!(host.events.lock().unwrap().len(), 0, "cancelled before its turn");
+    assert_eq!(second.host.events.lock().unwrap().len(), 0, "waits as submitted");
     std::fs::write(dir.path().join("gate"), "").unwrap();
     first.end().await.1.unwrap();
     let (host, result) = second.end().await;

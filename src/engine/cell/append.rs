@@ -3,17 +3,19 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::agents::EmitError;
+use crate::clock::{new_id, now_us};
+use crate::schema::store::Created;
+use crate::schema::store::record::Event;
 use crate::schema::{Message, Part, Role, TaskState};
 use crate::store::{ClaimKey, NewTask};
-use crate::task::event::{Body, Draft};
+use crate::task::event::{Body, LogEvent};
 use crate::task::lifecycle;
 
-use super::super::{fresh_id, now_us};
 use super::{Head, Inner, TaskCell, UnsavedTask};
 
 impl TaskCell {
     /// Appends an event. See [`crate::agents::RunHandle::append`].
-    pub(in crate::engine) fn append(&self, inner: &mut Inner, draft: Draft) -> Result<u64, EmitError> {
+    pub(in crate::engine) fn append(&self, inner: &mut Inner, event: Event) -> Result<u64, EmitError> {
         if inner.poisoned {
             return Err(EmitError::StoreLost);
         }
@@ -21,9 +23,9 @@ impl TaskCell {
             self.create(inner);
         }
         let Some(head) = inner.head else { return Err(EmitError::RunOver) };
-        let draft = self.complete(draft)?;
-        let kind = draft.kind();
-        let state = lifecycle::next(Some(head.state), kind).map_err(|illegal| match illegal {
+        let event = self.complete(event)?;
+        let transition = event.transition();
+        let state = lifecycle::next(Some(head.state), transition).map_err(|illegal| match illegal {
             lifecycle::Illegal::Ended(state) => EmitError::Ended(state),
             other => EmitError::Illegal(other.to_string()),
         })?;
@@ -31,8 +33,8 @@ impl TaskCell {
         if !lifecycle::is_terminal(state) {
             self.shared.limits.task_room(head.seq, head.bytes)?;
         }
-        let entered = matches!(kind, lifecycle::Transition::Status(_));
-        let seq = self.push(inner, draft, false);
+        let entered = matches!(transition, lifecycle::Transition::Status(_));
+        let seq = self.push(inner, event, false);
         if let Some(head) = &mut inner.head {
             head.state = state;
             if entered {
@@ -64,7 +66,7 @@ impl TaskCell {
         }
         self.shared.limits.task_room(head.seq, head.bytes)?;
         inner.pending.claims.extend(claim);
-        Ok(self.push(inner, Draft::Message(message), snapshot))
+        Ok(self.push(inner, Event::Message(message), snapshot))
     }
 
     /// Creates the task: the first two records of its log, and its row.
@@ -82,15 +84,15 @@ impl TaskCell {
         });
         inner.pending.claims.extend(claim);
         inner.pending.row = true;
-        self.push(inner, Draft::Created(metadata), false);
-        self.push(inner, Draft::Message(message), snapshot);
+        self.push(inner, Event::Created(Created { metadata }), false);
+        self.push(inner, Event::Message(message), snapshot);
     }
 
-    fn push(&self, inner: &mut Inner, draft: Draft, snapshot: bool) -> u64 {
+    fn push(&self, inner: &mut Inner, event: Event, snapshot: bool) -> u64 {
         let Some(head) = &mut inner.head else { return 0 };
         head.seq += 1;
         head.time_us = head.time_us.max(now_us());
-        let mut event = draft.log(&self.ids, head.seq, head.time_us, &mut inner.pending.batch);
+        let mut event = LogEvent::append(&self.ids, head.seq, head.time_us, event, &mut inner.pending.batch);
         if snapshot && let Body::Message { snapshot, .. } = &mut event.body {
             *snapshot = Some(OnceLock::new());
         }
@@ -102,14 +104,14 @@ impl TaskCell {
     }
 
     /// Fills in what the agent left to us, and refuses what no client could read.
-    fn complete(&self, mut draft: Draft) -> Result<Draft, EmitError> {
-        match &mut draft {
-            Draft::Status(status) => {
+    fn complete(&self, mut event: Event) -> Result<Event, EmitError> {
+        match &mut event {
+            Event::Status(status) => {
                 if let Some(message) = &mut status.message {
                     self.complete_message(message)?;
                 }
             }
-            Draft::Artifact(piece) => {
+            Event::Artifact(piece) => {
                 let Some(artifact) = &mut piece.artifact else {
                     return Err(EmitError::Illegal("an artifact event without an artifact".into()));
                 };
@@ -118,15 +120,15 @@ impl TaskCell {
                 }
                 parts_hold_content(&artifact.parts)?;
             }
-            Draft::Created(_) | Draft::Message(_) | Draft::Resumed(_) => {}
+            Event::Created(_) | Event::Message(_) | Event::Resumed(_) => {}
         }
-        Ok(draft)
+        Ok(event)
     }
 
     /// Every message of ours has an id, a role, a place and a part.
     pub(in crate::engine) fn complete_message(&self, message: &mut Message) -> Result<(), EmitError> {
         if message.message_id.is_empty() {
-            message.message_id = fresh_id().to_string();
+            message.message_id = new_id().to_string();
         }
         message.role = Role::Agent.into();
         message.context_id = String::from(&*self.ids.context);

@@ -1,7 +1,7 @@
 //! Claims of idempotency keys, as part of the writer's transaction.
 
 use super::super::claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs, KEEP_CLAIM};
-use super::super::now_us;
+use crate::clock::now_us;
 use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 

@@ -11,7 +11,8 @@ pub(super) use read::Reads;
 pub(super) use write::Writes;
 
 use super::location::StoreLocation;
-use super::{OpenError, SEQ_BITS, StoreError, now_us};
+use super::{OpenError, SEQ_BITS, StoreError};
+use crate::clock::now_us;
 use ring::rand::{SecureRandom, SystemRandom};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};

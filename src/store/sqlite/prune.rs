@@ -3,8 +3,9 @@
 use super::super::claim::KEEP_CLAIM;
 use super::super::{MAX_SEQ, PRUNE_STEP, TaskPk};
 use super::log_key;
-use super::write::{Deltas, Move, is_final};
+use super::write::{Deltas, Move};
 use crate::schema::TaskState;
+use crate::task::lifecycle::is_terminal;
 use rusqlite::{Connection, OptionalExtension};
 
 /// Claims that nobody may repeat any more.
@@ -38,7 +39,7 @@ pub(super) fn task(conn: &Connection, pk: TaskPk, before_us: i64, deltas: &mut D
         .prepare_cached("SELECT scope, state FROM task WHERE pk = ?1 AND status_us < ?2 AND live = 0")?
         .query_row((pk, before_us), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i32>(1)?)))
         .optional()?;
-    let Some((scope, state)) = found.filter(|(_, state)| TaskState::try_from(*state).is_ok_and(is_final)) else {
+    let Some((scope, state)) = found.filter(|(_, state)| TaskState::try_from(*state).is_ok_and(is_terminal)) else {
         return Ok(());
     };
     conn.prepare_cached("DELETE FROM log WHERE k BETWEEN ?1 AND ?2")?

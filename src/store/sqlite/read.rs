@@ -2,10 +2,12 @@
 
 use super::super::writer::lock;
 use super::super::{Index, ListQuery, MAX_SEQ, PRUNE_STEP, StoreError, TaskPk, TaskRow};
-use super::write::{context_key, is_final};
-use super::{log_key, now_us, reader, store_error};
+use super::write::context_key;
+use super::{log_key, reader, store_error};
+use crate::clock::now_us;
 use crate::schema::TaskState;
 use crate::schema::store::{Checkpoint, RecordBatch};
+use crate::task::lifecycle::is_terminal;
 use prost::Message;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
@@ -159,7 +161,7 @@ impl Index for Reads {
                 if found.len() >= PRUNE_STEP as usize || young {
                     break;
                 }
-                if is_final(state(row.get(2)?)) && row.get::<_, i64>(3)? < before_us && !row.get::<_, bool>(4)? {
+                if is_terminal(state(row.get(2)?)) && row.get::<_, i64>(3)? < before_us && !row.get::<_, bool>(4)? {
                     found.push(row.get(0)?);
                 }
             }

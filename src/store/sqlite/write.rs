@@ -5,7 +5,7 @@ use super::super::{
     Append, AppendError, Committed, Done, Job, KEEP_TAIL, Log, MAX_SEQ, NewTask, PRUNE_STEP, Row, StoreError, TaskPk,
 };
 use super::{claim, log_key, prune, store_error, writer};
-use crate::schema::TaskState;
+use crate::task::lifecycle::is_terminal;
 use ring::digest;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use std::collections::HashMap;
@@ -257,7 +257,7 @@ impl Writes {
                 *seq as i64,
                 body,
             ))?;
-            if let Some(row) = append.row.filter(|row| *seq == append.last && is_final(row.state)) {
+            if let Some(row) = append.row.filter(|row| *seq == append.last && is_terminal(row.state)) {
                 self.conn
                     .prepare_cached("INSERT OR IGNORE INTO tail VALUES (?1, ?2)")?
                     .execute((row.status_us + KEEP_TAIL.as_micros() as i64, append.pk))?;
@@ -378,9 +378,4 @@ pub(super) fn context_key(context: &str) -> ([u8; 16], Option<&str>) {
             (digest.as_ref()[..16].try_into().expect("a digest is longer"), Some(context))
         }
     }
-}
-
-/// Nothing follows these.
-pub(super) fn is_final(state: TaskState) -> bool {
-    matches!(state, TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected)
 }

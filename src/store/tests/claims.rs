@@ -1,6 +1,7 @@
 //! Claims: one key, one answer.
 
 use super::*;
+use crate::clock::now_us;
 
 fn key(owner: &str) -> ClaimKey {
     ClaimKey { agent: "support".into(), owner: owner.into(), key: "order-7".into() }

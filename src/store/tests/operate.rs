@@ -1,6 +1,7 @@
 //! Old things go, and what an operator does with the file.
 
 use super::*;
+use crate::clock::now_us;
 
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;
