@@ -45,7 +45,9 @@ fn echo(store: &Store, now_us: i64) -> Append {
     ];
     let records = (1..).zip(events).map(|(seq, event)| Record { seq, time_us: now_us, event: Some(event) });
     Append {
-        pk: store.allocate(),
+        task: store.new_task(Uuid::nil()),
+        lease: store.lease(),
+        follows: 0,
         new: Some(NewTask {
             id: Uuid::now_v7(),
             agent: "echo".into(),
@@ -53,7 +55,6 @@ fn echo(store: &Store, now_us: i64) -> Append {
             context: Uuid::now_v7().to_string().into(),
             created_us: now_us,
         }),
-        first: 1,
         last: 4,
         body: RecordBatch { records: records.collect() }.encode_to_vec(),
         row: Some(Row { state: TaskState::Completed, status_us: now_us, live: false }),
@@ -117,7 +118,8 @@ fn read(store: &Store) {
         limit: 50,
         cursor: None,
     };
-    let rows = store.list(&query).expect("the list is read");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let rows = runtime.block_on(store.list(&query)).expect("the list is read");
     let time = |run: &dyn Fn()| {
         let rounds = (0..200).map(|_| {
             let start = Instant::now();
@@ -126,10 +128,10 @@ fn read(store: &Store) {
         });
         median(rounds.collect())
     };
-    let page = time(&|| drop(store.list(&query)));
-    let find = time(&|| drop(store.find("echo", "", rows[0].id)));
-    let log = time(&|| drop(store.log(rows[0].pk, 0)));
-    let total = store.total(&query).unwrap_or_default();
+    let page = time(&|| drop(runtime.block_on(store.list(&query))));
+    let find = time(&|| drop(runtime.block_on(store.find("echo", "", rows[0].id))));
+    let log = time(&|| drop(runtime.block_on(store.log(rows[0].task))));
+    let total = runtime.block_on(store.total(&query)).unwrap_or_default();
     println!("  with {total} tasks: page of 50 {page:.0} us, find {find:.1} us, log {log:.1} us");
 }
 

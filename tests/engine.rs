@@ -21,9 +21,9 @@ fn spec(agent: impl Agent) -> AgentSpec {
     }
 }
 
-fn start(agent: impl Agent) -> Engine {
+async fn start(agent: impl Agent) -> Engine {
     let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
-    Engine::start(store, vec![spec(agent)], EngineLimits::default()).expect("an engine")
+    Engine::start(store, vec![spec(agent)], EngineLimits::default()).await.expect("an engine")
 }
 
 fn message(text: &str) -> Incoming {
@@ -48,14 +48,14 @@ fn follow_up(task: &Task, text: &str) -> Incoming {
 }
 
 async fn send(engine: &Engine, incoming: Incoming) -> Task {
-    match engine.send(incoming).expect("admitted").outcome(true, None).await.expect("an outcome") {
+    match engine.send(incoming).await.expect("admitted").outcome(true, None).await.expect("an outcome") {
         Outcome::Task(task) => task,
         Outcome::Message(message) => panic!("a message came instead of a task: {message:?}"),
     }
 }
 
 async fn begin(engine: &Engine, text: &str) -> Task {
-    match engine.send(message(text)).expect("admitted").outcome(false, None).await.expect("an outcome") {
+    match engine.send(message(text)).await.expect("admitted").outcome(false, None).await.expect("an outcome") {
         Outcome::Task(task) => task,
         Outcome::Message(message) => panic!("a message came instead of a task: {message:?}"),
     }
@@ -77,27 +77,28 @@ fn texts(task: &Task) -> Vec<&str> {
 }
 
 async fn collect(engine: &Engine, incoming: Incoming) -> Vec<StreamResponse> {
-    let sent = engine.send(Incoming { streaming: true, ..incoming }).expect("admitted");
+    let sent = engine.send(Incoming { streaming: true, ..incoming }).await.expect("admitted");
     let events = sent.stream(engine, None).expect("a stream");
     events.map(|event| event.expect("an event").value().clone()).collect().await
 }
 
 #[tokio::test]
 async fn a_blocking_send_returns_the_completed_task() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     let task = send(&engine, message("echo hello there")).await;
     assert_eq!(state(&task), TaskState::Completed);
     assert_eq!(texts(&task), ["hello there"]);
     assert_eq!(task.history.len(), 1);
     assert_eq!(task.history[0].task_id, task.id);
-    assert_eq!(engine.read("a", "", id(&task)).expect("readable").task(), &task);
-    assert_eq!(engine.read("a", "ben", id(&task)).expect_err("not his"), EngineError::NotFound);
+    assert_eq!(engine.read("a", "", id(&task)).await.expect("readable").task(), &task);
+    assert_eq!(engine.read("a", "ben", id(&task)).await.expect_err("not his"), EngineError::NotFound);
 }
 
 #[tokio::test]
 async fn a_message_answer_makes_no_task() {
-    let engine = start(Conformance::default());
-    let outcome = engine.send(message("msg hi")).expect("admitted").outcome(true, None).await.expect("an outcome");
+    let engine = start(Conformance::default()).await;
+    let outcome =
+        engine.send(message("msg hi")).await.expect("admitted").outcome(true, None).await.expect("an outcome");
     let Outcome::Message(event) = outcome else { panic!("expected a message, got {outcome:?}") };
     let Some(Payload::Message(message)) = &event.value().payload else { panic!("not a message: {event:?}") };
     assert!(message.task_id.is_empty() && !message.context_id.is_empty() && !message.message_id.is_empty());
@@ -107,7 +108,7 @@ async fn a_message_answer_makes_no_task() {
 
 #[tokio::test]
 async fn a_stream_begins_with_the_task_as_submitted_and_ends_with_its_end() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     let events = collect(&engine, message("chunks 3")).await;
     let kinds: Vec<String> = events
         .iter()
@@ -133,8 +134,8 @@ async fn a_stream_begins_with_the_task_as_submitted_and_ends_with_its_end() {
 
 #[tokio::test]
 async fn ten_thousand_pieces_arrive_in_order_at_a_slow_reader() {
-    let engine = start(Conformance::default());
-    let sent = engine.send(Incoming { streaming: true, ..message("chunks 10000") }).expect("admitted");
+    let engine = start(Conformance::default()).await;
+    let sent = engine.send(Incoming { streaming: true, ..message("chunks 10000") }).await.expect("admitted");
     let mut events = sent.stream(&engine, None).expect("a stream");
     let (mut pieces, mut last) = (0, 0);
     while let Some(event) = events.next().await {
@@ -149,7 +150,7 @@ async fn ten_thousand_pieces_arrive_in_order_at_a_slow_reader() {
             // Far enough behind that the ring has dropped what comes next.
             let Some(Payload::ArtifactUpdate(update)) = &event.value().payload else { continue };
             let task: Uuid = update.task_id.parse().expect("an id");
-            while state(engine.read("a", "", task).expect("readable").task()) != TaskState::Completed {
+            while state(engine.read("a", "", task).await.expect("readable").task()) != TaskState::Completed {
                 tokio::task::yield_now().await;
             }
         }
@@ -159,7 +160,7 @@ async fn ten_thousand_pieces_arrive_in_order_at_a_slow_reader() {
 
 #[tokio::test]
 async fn a_follow_up_continues_the_task_that_asked() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     let asked = send(&engine, message("ask")).await;
     assert_eq!(state(&asked), TaskState::InputRequired);
     let done = send(&engine, follow_up(&asked, "forty-two")).await;
@@ -167,14 +168,14 @@ async fn a_follow_up_continues_the_task_that_asked() {
     let roles: Vec<_> = done.history.iter().map(Message::role).collect();
     assert_eq!(roles, [Role::User, Role::Agent, Role::User]);
     assert_eq!(
-        engine.send(follow_up(&done, "more")).expect_err("it has ended"),
+        engine.send(follow_up(&done, "more")).await.expect_err("it has ended"),
         EngineError::Ended(TaskState::Completed)
     );
 }
 
 #[tokio::test]
 async fn a_cancel_ends_the_run_and_the_task() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     let task = begin(&engine, "slow 30").await;
     let canceled = engine.cancel("a", "", id(&task)).await.expect("cancelled");
     assert_eq!(state(&canceled), TaskState::Canceled);
@@ -191,14 +192,15 @@ async fn a_run_that_ignores_the_cancel_is_cut_off() {
         task.working("").await?;
         std::future::pending::<()>().await;
         Ok(())
-    }));
+    }))
+    .await;
     let task = begin(&engine, "x").await;
     assert_eq!(state(&engine.cancel("a", "", id(&task)).await.expect("cancelled")), TaskState::Canceled);
 }
 
 #[tokio::test]
 async fn a_panic_and_an_error_fail_the_task() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     for text in ["boom", "fail"] {
         let task = send(&engine, message(text)).await;
         assert_eq!(state(&task), TaskState::Failed, "{text}");
@@ -209,7 +211,7 @@ async fn a_panic_and_an_error_fail_the_task() {
 
 #[tokio::test]
 async fn a_silent_run_gets_its_task_before_it_says_anything() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     let task = begin(&engine, "silent 30").await;
     assert_eq!(state(&task), TaskState::Submitted);
     engine.cancel("a", "", id(&task)).await.expect("cancelled");
@@ -217,7 +219,7 @@ async fn a_silent_run_gets_its_task_before_it_says_anything() {
 
 #[tokio::test]
 async fn subscriptions_at_any_moment_see_everything_once() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     let task = begin(&engine, "gate k chunks 200").await;
     let readers: Vec<_> = (0..20)
         .map(|n| {
@@ -250,9 +252,9 @@ async fn subscriptions_at_any_moment_see_everything_once() {
 
 #[tokio::test]
 async fn a_stream_resumes_where_it_was_left_also_after_the_end() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     let all = {
-        let sent = engine.send(Incoming { streaming: true, ..message("chunks 5") }).expect("admitted");
+        let sent = engine.send(Incoming { streaming: true, ..message("chunks 5") }).await.expect("admitted");
         let events = sent.stream(&engine, None).expect("a stream");
         events.map(|event| event.expect("an event")).collect::<Vec<_>>().await
     };
@@ -272,13 +274,13 @@ async fn a_stream_resumes_where_it_was_left_also_after_the_end() {
 
 #[tokio::test]
 async fn two_follow_ups_at_once_are_both_in_the_history() {
-    let engine = start(Conformance::default());
+    let engine = start(Conformance::default()).await;
     let asked = send(&engine, message("ask")).await;
     let (engine, asked) = (Arc::new(engine), Arc::new(asked));
     let sends = ["one", "two"].map(|text| {
         let (engine, asked) = (Arc::clone(&engine), Arc::clone(&asked));
         tokio::spawn(async move {
-            match engine.send(follow_up(&asked, text)) {
+            match engine.send(follow_up(&asked, text)).await {
                 Ok(sent) => sent.outcome(true, None).await.map(|_| true),
                 Err(EngineError::Ended(TaskState::Completed)) => Ok(false),
                 Err(error) => Err(error),
@@ -289,7 +291,7 @@ async fn two_follow_ups_at_once_are_both_in_the_history() {
     for send in sends {
         taken += usize::from(send.await.expect("a send").expect("taken or refused"));
     }
-    let task = engine.read("a", "", id(&asked)).expect("readable").into_task();
+    let task = engine.read("a", "", id(&asked)).await.expect("readable").into_task();
     assert_eq!(state(&task), TaskState::Completed);
     assert_eq!(task.history.iter().filter(|message| message.role() == Role::User).count(), 1 + taken);
 }
@@ -299,18 +301,19 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
     let dir = tempfile::tempdir().expect("a directory");
     let url: StoreUrl = format!("sqlite:{}", dir.path().join("t.db").display()).parse().expect("an address");
     for on_restart in [OnRestart::Fail, OnRestart::Resume] {
-        let open = || {
+        let open = async || {
             let store = Store::open(&Options::new(url.clone())).expect("a store");
             Engine::start(
                 store,
                 vec![AgentSpec { on_restart, ..spec(Conformance::default()) }],
                 EngineLimits::default(),
             )
+            .await
             .expect("an engine")
         };
         let first = tokio::runtime::Runtime::new().expect("a runtime");
         let (running, waiting) = first.block_on(async {
-            let engine = open();
+            let engine = open().await;
             let waiting = send(&engine, message("ask")).await;
             let running = begin(&engine, "slow 0.3").await;
             engine.close().await;
@@ -319,9 +322,9 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
         first.shutdown_timeout(Duration::from_secs(10));
         let second = tokio::runtime::Runtime::new().expect("a runtime");
         second.block_on(async {
-            let engine = open();
+            let engine = open().await;
             let end = loop {
-                let task = engine.read("a", "", id(&running)).expect("readable").into_task();
+                let task = engine.read("a", "", id(&running)).await.expect("readable").into_task();
                 match state(&task) {
                     TaskState::Submitted | TaskState::Working => tokio::time::sleep(Duration::from_millis(10)).await,
                     _ => break task,
@@ -329,7 +332,7 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
             };
             let expected = if on_restart == OnRestart::Fail { TaskState::Failed } else { TaskState::Completed };
             assert_eq!(state(&end), expected);
-            let waiting = engine.read("a", "", id(&waiting)).expect("readable").into_task();
+            let waiting = engine.read("a", "", id(&waiting)).await.expect("readable").into_task();
             assert_eq!(state(&waiting), TaskState::InputRequired);
             assert_eq!(state(&send(&engine, follow_up(&waiting, "42")).await), TaskState::Completed);
             engine.close().await;
@@ -342,8 +345,9 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
 async fn a_stream_that_may_not_be_opened_begins_nothing() {
     let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
     let limits = EngineLimits { streams: 0, ..EngineLimits::default() };
-    let engine = Engine::start(store, vec![spec(Conformance::default())], limits).expect("an engine");
-    let refused = engine.send(Incoming { streaming: true, ..message("slow 30") }).expect_err("no stream may be opened");
+    let engine = Engine::start(store, vec![spec(Conformance::default())], limits).await.expect("an engine");
+    let refused =
+        engine.send(Incoming { streaming: true, ..message("slow 30") }).await.expect_err("no stream may be opened");
     assert!(matches!(refused, EngineError::Busy(_)), "{refused}");
     assert_eq!(engine.load().runs, 0);
 }
@@ -357,7 +361,7 @@ async fn an_agent_that_says_without_end_what_it_does_is_stopped() {
             task.working("still at it").await?;
         }
     });
-    let engine = Engine::start(store, vec![spec(agent)], limits).expect("an engine");
+    let engine = Engine::start(store, vec![spec(agent)], limits).await.expect("an engine");
     let task = send(&engine, message("x")).await;
     assert_eq!(state(&task), TaskState::Failed);
     assert_eq!(task.history.len(), 99);
@@ -381,7 +385,7 @@ impl Restarts {
         let result = runtime.block_on(async {
             let store = Store::open(&Options::new(self.url.clone())).expect("a store");
             let spec = AgentSpec { on_restart: OnRestart::Resume, ..spec(agent) };
-            let engine = Engine::start(store, vec![spec], limits).expect("an engine");
+            let engine = Engine::start(store, vec![spec], limits).await.expect("an engine");
             let result = life(engine.clone()).await;
             engine.close().await;
             result
@@ -393,12 +397,17 @@ impl Restarts {
 
 async fn until(engine: &Engine, task: Uuid, end: TaskState) {
     let waiting = async {
-        while state(engine.read("a", "", task).expect("readable").task()) != end {
+        while state(engine.read("a", "", task).await.expect("readable").task()) != end {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let reached = tokio::time::timeout(Duration::from_secs(30), waiting).await.is_ok();
-    assert!(reached, "{:?} is not reached by {:?}", end, engine.read("a", "", task).expect("readable").task().status);
+    assert!(
+        reached,
+        "{:?} is not reached by {:?}",
+        end,
+        engine.read("a", "", task).await.expect("readable").task().status
+    );
 }
 
 #[test]
@@ -473,7 +482,7 @@ async fn disturb(engine: Engine, task: Task, mut random: Random) {
     match random.below(5) {
         0 | 1 => {
             let words = ["done", "ask", "chunks 9", "slow 0.005", "hold", "auth"][random.below(6) as usize];
-            match engine.send(follow_up(&task, words)) {
+            match engine.send(follow_up(&task, words)).await {
                 Ok(sent) if random.below(2) == 0 => drop(sent),
                 Ok(sent) => drop(tokio::time::timeout(patience, sent.outcome(true, None)).await),
                 Err(error) => assert!(matches!(error, EngineError::Ended(_)), "{error}"),
@@ -507,7 +516,7 @@ async fn what_clients_do_at_once_leaves_nothing_behind() {
         Conformance::default().run(task).await
     });
     let spec = AgentSpec { cancel_grace: Duration::from_micros(200), ..spec(agent) };
-    let engine = Engine::start(store, vec![spec], EngineLimits::default()).expect("an engine");
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).await.expect("an engine");
     for round in 0..150 {
         let words = ["ask", "hold", "slow 0.003", "tck-multi-turn", "auth", "chunks 50"][round % 6];
         let task = begin(&engine, words).await;
@@ -521,7 +530,7 @@ async fn what_clients_do_at_once_leaves_nothing_behind() {
             Ok(_) | Err(EngineError::Ended(_)) => {}
             Err(error) => panic!("{words}: {error}"),
         }
-        let end = engine.read("a", "", id(&task)).expect("readable").into_task();
+        let end = engine.read("a", "", id(&task)).await.expect("readable").into_task();
         assert!(tricord::task::lifecycle::is_terminal(state(&end)), "{words}: {:?}", end.status);
     }
     engine.drain(Duration::from_secs(30)).await;

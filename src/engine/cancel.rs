@@ -40,7 +40,7 @@ impl Engine {
     pub async fn cancel(&self, agent: &str, owner: &str, id: Uuid) -> Result<Task, EngineError> {
         // A server that goes down still ends what it is told to end.
         self.refuse_if_failing()?;
-        let cell = self.cell(agent, owner, id)?;
+        let cell = self.cell(agent, owner, id).await?;
         // The work goes on even if the client leaves: a task that was told to end is not left half way.
         let work = tokio::spawn(async move { cancel(&cell).await });
         work.await.unwrap_or(Err(EngineError::StoreUnavailable))
@@ -51,7 +51,7 @@ impl Engine {
     /// # Errors
     /// When there is no such task, or its end is not to be: the store fails, or the server goes down.
     pub async fn ended(&self, agent: &str, owner: &str, id: Uuid) -> Result<TaskState, EngineError> {
-        let cell = self.cell(agent, owner, id)?;
+        let cell = self.cell(agent, owner, id).await?;
         let watcher = Watcher::new(&cell);
         poll_fn(|cx| poll_ended(&cell, watcher.key, cx)).await
     }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use tokio::sync::Notify;
 use tricord_bindings::Encoded;
 use uuid::Uuid;
 
@@ -43,60 +44,104 @@ pub(super) struct Cells {
 }
 
 #[derive(Default)]
-struct Shard(Mutex<IdMap<Weak<TaskCell>>>);
+struct Shard(Mutex<ShardInner>);
+
+#[derive(Default)]
+struct ShardInner {
+    live: IdMap<Weak<TaskCell>>,
+    /// Tasks that are being loaded, and what wakes those who wait for it.
+    loading: IdMap<Arc<Notify>>,
+}
 
 impl Cells {
     pub(super) fn new() -> Self {
         Self { shards: std::array::from_fn(|_| Shard::default()) }
     }
 
-    fn shard(&self, id: Uuid) -> MutexGuard<'_, IdMap<Weak<TaskCell>>> {
+    fn shard(&self, id: Uuid) -> MutexGuard<'_, ShardInner> {
         lock(&self.shards[usize::from(id.as_bytes()[15]) % SHARDS].0)
     }
 
     pub(super) fn get(&self, id: Uuid) -> Option<Arc<TaskCell>> {
-        self.shard(id).get(&id).and_then(Weak::upgrade)
+        self.shard(id).get(id)
     }
 
     pub(super) fn insert(&self, cell: &Arc<TaskCell>) {
-        self.shard(cell.id).insert(cell.id, Arc::downgrade(cell));
+        self.shard(cell.id).live.insert(cell.id, Arc::downgrade(cell));
     }
 
-    /// The live cell, or one that `load` reads from the store. Nobody else can make a cell of the same task meanwhile:
-    /// the shard stays locked, for the time of a point read.
-    pub(super) fn get_or_load<E>(
-        &self,
-        id: Uuid,
-        load: impl FnOnce() -> Result<Option<Arc<TaskCell>>, E>,
-    ) -> Result<Option<Arc<TaskCell>>, E> {
-        let mut shard = self.shard(id);
-        if let Some(cell) = shard.get(&id).and_then(Weak::upgrade) {
-            return Ok(Some(cell));
-        }
-        let cell = load()?;
+    /// Returns the live cell, or the one that `load` makes from the store.
+    ///
+    /// No lock is held while the store is asked. One call at a time loads a task, and the others wait for it: two cells
+    /// of one task would number their records independently. When a load fails or is dropped, those who waited try it
+    /// themselves.
+    pub(super) async fn get_or_load<E, L>(&self, id: Uuid, load: impl FnOnce() -> L) -> Result<Option<Arc<TaskCell>>, E>
+    where
+        L: Future<Output = Result<Option<Arc<TaskCell>>, E>>,
+    {
+        let loading = loop {
+            let loaded = {
+                let mut shard = self.shard(id);
+                if let Some(cell) = shard.get(id) {
+                    return Ok(Some(cell));
+                }
+                match shard.loading.get(&id) {
+                    // Notified even if the load ends before this is polled.
+                    Some(loading) => Arc::clone(loading).notified_owned(),
+                    None => {
+                        shard.loading.insert(id, Arc::default());
+                        break Loading { cells: self, id };
+                    }
+                }
+            };
+            loaded.await;
+        };
+        let cell = load().await?;
         if let Some(cell) = &cell {
-            shard.insert(id, Arc::downgrade(cell));
+            self.insert(cell);
         }
+        drop(loading);
         Ok(cell)
     }
 
     /// Takes this cell out, unless another one of the same task has taken its place.
     pub(super) fn forget(&self, cell: &TaskCell) {
         let mut shard = self.shard(cell.id);
-        if shard.get(&cell.id).is_some_and(|weak| std::ptr::eq(weak.as_ptr(), cell)) {
-            shard.remove(&cell.id);
+        if shard.live.get(&cell.id).is_some_and(|weak| std::ptr::eq(weak.as_ptr(), cell)) {
+            shard.live.remove(&cell.id);
         }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<TaskCell>> {
         self.shards
             .iter()
-            .flat_map(|shard| lock(&shard.0).values().filter_map(Weak::upgrade).collect::<Vec<_>>())
+            .flat_map(|shard| lock(&shard.0).live.values().filter_map(Weak::upgrade).collect::<Vec<_>>())
             .collect()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(&shard.0).len()).sum()
+        self.shards.iter().map(|shard| lock(&shard.0).live.len()).sum()
+    }
+}
+
+impl ShardInner {
+    fn get(&self, id: Uuid) -> Option<Arc<TaskCell>> {
+        self.live.get(&id).and_then(Weak::upgrade)
+    }
+}
+
+/// A load under way. Dropping it, at the load's end or when its caller goes away, wakes those who wait for it.
+struct Loading<'a> {
+    cells: &'a Cells,
+    id: Uuid,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        let loading = self.cells.shard(self.id).loading.remove(&self.id);
+        if let Some(loading) = loading {
+            loading.notify_waiters();
+        }
     }
 }
 

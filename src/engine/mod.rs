@@ -138,11 +138,9 @@ const FINISHED_BYTES: usize = 16 << 20;
 impl Engine {
     /// Starts the engine on a store: recovers what an earlier process left running, then takes work.
     ///
-    /// Must be called inside a tokio runtime.
-    ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn start(store: Store, agents: Vec<AgentSpec>, limits: EngineLimits) -> Result<Self, EngineError> {
+    pub async fn start(store: Store, agents: Vec<AgentSpec>, limits: EngineLimits) -> Result<Self, EngineError> {
         let (sender, commits) = tokio::sync::mpsc::unbounded_channel();
         let writer = Writer::start(store.clone(), sender).map_err(|error| {
             tracing::error!(%error, "the store's writer does not start");
@@ -167,7 +165,7 @@ impl Engine {
         let publisher = tokio::spawn(publish::publish(engine.clone(), commits));
         *engine.0.publisher.lock().unwrap_or_else(PoisonError::into_inner) = Some(publisher);
         tokio::spawn(recovery::after_failures(engine.clone()));
-        engine.recover_orphans()?;
+        engine.recover_orphans().await?;
         Ok(engine)
     }
 

@@ -7,7 +7,7 @@ use tricord_bindings::Encoded;
 use uuid::Uuid;
 
 use crate::schema::Task;
-use crate::store::{Tail, TaskRow};
+use crate::store::{LogRead, Tail, TaskRow};
 use crate::task::event::{Ids, LogEvent, micros};
 use crate::task::{fold, lifecycle};
 
@@ -42,11 +42,11 @@ impl Snapshot {
 }
 
 /// A task folded from its log.
-pub(super) struct Folded {
-    pub(super) task: Box<Task>,
-    pub(super) seq: u64,
-    pub(super) time_us: i64,
-    pub(super) bytes: usize,
+struct Folded {
+    task: Box<Task>,
+    seq: u64,
+    time_us: i64,
+    bytes: usize,
 }
 
 impl Engine {
@@ -54,92 +54,101 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such task for this agent and owner, or the store cannot be read.
-    pub fn read(&self, agent: &str, owner: &str, id: Uuid) -> Result<Snapshot, EngineError> {
+    pub async fn read(&self, agent: &str, owner: &str, id: Uuid) -> Result<Snapshot, EngineError> {
         if let Some(ended) = self.0.finished.get(agent, owner, id) {
             return Ok(Snapshot::Shared(ended.task));
         }
-        if let Some(cell) = self.0.cells.get(id) {
-            if *cell.spec.name != *agent || *cell.owner != *owner {
-                return Err(EngineError::NotFound);
-            }
-            let inner = cell.lock();
-            if !inner.poisoned {
-                return match &inner.committed.task {
-                    _ if inner.committed.seq == 0 => Err(EngineError::NotFound),
-                    Fold::Open(task) => Ok(Snapshot::Owned(task.clone())),
-                    Fold::Ended(task) => Ok(Snapshot::Shared(Arc::clone(task))),
-                };
-            }
+        if let Some(snapshot) = self.read_live(agent, owner, id)? {
+            return Ok(snapshot);
         }
-        let row = self.0.store.find(agent, owner, id)?.ok_or(EngineError::NotFound)?;
-        self.read_row(&row)
+        let row = self.0.store.find(agent, owner, id).await?.ok_or(EngineError::NotFound)?;
+        let log = self.0.store.log(row.task).await?;
+        Ok(self.snapshot(&row, log))
     }
 
-    /// Reads the task of a row that a list found.
+    /// The task as its live cell has it.
+    fn read_live(&self, agent: &str, owner: &str, id: Uuid) -> Result<Option<Snapshot>, EngineError> {
+        let Some(cell) = self.0.cells.get(id) else { return Ok(None) };
+        if *cell.spec.name != *agent || *cell.owner != *owner {
+            return Err(EngineError::NotFound);
+        }
+        let inner = cell.lock();
+        if inner.poisoned {
+            return Ok(None);
+        }
+        match &inner.committed.task {
+            _ if inner.committed.seq == 0 => Err(EngineError::NotFound),
+            Fold::Open(task) => Ok(Some(Snapshot::Owned(task.clone()))),
+            Fold::Ended(task) => Ok(Some(Snapshot::Shared(Arc::clone(task)))),
+        }
+    }
+
+    /// Reads the tasks of the rows that a list found, in their order, and hands each to `take`: a page of large tasks
+    /// is never in memory as a whole.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn read_row(&self, row: &TaskRow) -> Result<Snapshot, EngineError> {
-        if let Some(ended) = self.0.finished.get(&row.agent, &row.owner, row.id) {
-            return Ok(Snapshot::Shared(ended.task));
+    pub async fn read_rows(&self, rows: &[TaskRow], mut take: impl FnMut(Snapshot)) -> Result<(), EngineError> {
+        let mut rest = rows;
+        while let Some((first, behind)) = rest.split_first() {
+            if let Some(ended) = self.0.finished.get(&first.agent, &first.owner, first.id) {
+                take(Snapshot::Shared(ended.task));
+                rest = behind;
+                continue;
+            }
+            let logs = self.0.store.logs(rest.iter().map(|row| row.task).collect()).await?;
+            let (read, unread) = rest.split_at(logs.len());
+            for (row, log) in read.iter().zip(logs) {
+                take(self.snapshot(row, log));
+            }
+            rest = unread;
+            // Folding is work, and other tasks of this thread wait meanwhile.
+            tokio::task::yield_now().await;
         }
-        let folded = self.fold(row)?;
+        Ok(())
+    }
+
+    fn snapshot(&self, row: &TaskRow, log: LogRead) -> Snapshot {
+        let folded = fold_log(row, log);
         if lifecycle::is_terminal(state_of(&folded.task)) {
             let task = Arc::new(Encoded::new(*folded.task));
             self.0.finished.put(row.id, &row.agent, &row.owner, &task);
-            return Ok(Snapshot::Shared(task));
+            return Snapshot::Shared(task);
         }
-        Ok(Snapshot::Owned(folded.task))
+        Snapshot::Owned(folded.task)
     }
 
     /// The live cell of a task, or a new one with what the store has.
-    pub(super) fn cell(&self, agent: &str, owner: &str, id: Uuid) -> Result<Arc<TaskCell>, EngineError> {
-        let cell = self.0.cells.get_or_load(id, || {
-            let Some(row) = self.0.store.find(agent, owner, id)? else { return Ok(None) };
-            self.load_cell(&row).map(Some)
-        })?;
-        match cell {
+    pub(super) async fn cell(&self, agent: &str, owner: &str, id: Uuid) -> Result<Arc<TaskCell>, EngineError> {
+        let load = || async {
+            match self.0.store.find(agent, owner, id).await? {
+                Some(row) => self.load_cell(&row).await.map(Some),
+                None => Ok::<_, EngineError>(None),
+            }
+        };
+        match self.0.cells.get_or_load(id, load).await? {
             Some(cell) if *cell.spec.name == *agent && *cell.owner == *owner && !cell.lock().poisoned => Ok(cell),
             Some(cell) if *cell.spec.name == *agent && *cell.owner == *owner => Err(EngineError::StoreUnavailable),
             _ => Err(EngineError::NotFound),
         }
     }
 
-    pub(super) fn load_cell(&self, row: &TaskRow) -> Result<Arc<TaskCell>, EngineError> {
+    pub(super) async fn load_cell(&self, row: &TaskRow) -> Result<Arc<TaskCell>, EngineError> {
         let spec = self.0.agents.get(&row.agent).ok_or(EngineError::NotFound)?;
-        let Folded { task, seq, time_us, bytes, .. } = self.fold(row)?;
+        let log = self.0.store.log(row.task).await?;
+        let Folded { task, seq, time_us, bytes } = fold_log(row, log);
         let seed = CellSeed::Stored { task, seq, time_us, status_us: row.status_us, bytes };
         let owner = Arc::clone(&row.owner);
-        Ok(TaskCell::new(Arc::clone(&self.0), row.id, ids(row), row.pk, Arc::clone(spec), owner, seed))
-    }
-
-    /// Folds a task's log, from its checkpoint on.
-    pub(super) fn fold(&self, row: &TaskRow) -> Result<Folded, EngineError> {
-        let ids = ids(row);
-        let log = self.0.store.log(row.pk, 0)?;
-        let mut folded = Folded { task: Box::new(fold::empty(&ids)), seq: 0, time_us: row.created_us, bytes: 0 };
-        if let Some(checkpoint) = log.checkpoint {
-            folded.seq = checkpoint.seq;
-            if let Some(task) = checkpoint.task {
-                folded.bytes = prost::Message::encoded_len(&task);
-                let since = task.status.as_ref().and_then(|status| status.timestamp.as_ref()).map(micros);
-                folded.time_us = folded.time_us.max(since.unwrap_or_default());
-                *folded.task = task;
-            }
-        }
-        for record in log.batches.into_iter().flat_map(|batch| batch.records) {
-            folded.time_us = record.time_us;
-            let Some(event) = LogEvent::from_record(&ids, record) else { continue };
-            fold::apply(&mut folded.task, &event);
-            folded.seq = event.seq;
-            folded.bytes += event.size;
-        }
-        Ok(folded)
+        Ok(TaskCell::new(Arc::clone(&self.0), row.id, ids(row), row.task, Arc::clone(spec), owner, seed))
     }
 
     /// The next committed events behind `after`, read from the store.
-    pub(super) fn events_after(&self, cell: &TaskCell, after: u64) -> Result<VecDeque<Arc<LogEvent>>, EngineError> {
-        match self.0.store.log_since(cell.pk, after)? {
+    pub(super) async fn events_after(
+        &self,
+        cell: &TaskCell,
+        after: u64,
+    ) -> Result<VecDeque<Arc<LogEvent>>, EngineError> {
+        match self.0.store.log_since(cell.handle, after).await? {
             Tail::Records(batches) => Ok(batches
                 .into_iter()
                 .flat_map(|batch| batch.records)
@@ -149,6 +158,29 @@ impl Engine {
             Tail::Gone => Err(EngineError::StoreUnavailable),
         }
     }
+}
+
+/// Folds a task's log, from its checkpoint on.
+fn fold_log(row: &TaskRow, log: LogRead) -> Folded {
+    let ids = ids(row);
+    let mut folded = Folded { task: Box::new(fold::empty(&ids)), seq: 0, time_us: row.created_us, bytes: 0 };
+    if let Some(checkpoint) = log.checkpoint {
+        folded.seq = checkpoint.seq;
+        if let Some(task) = checkpoint.task {
+            folded.bytes = prost::Message::encoded_len(&task);
+            let since = task.status.as_ref().and_then(|status| status.timestamp.as_ref()).map(micros);
+            folded.time_us = folded.time_us.max(since.unwrap_or_default());
+            *folded.task = task;
+        }
+    }
+    for record in log.batches.into_iter().flat_map(|batch| batch.records) {
+        folded.time_us = record.time_us;
+        let Some(event) = LogEvent::from_record(&ids, record) else { continue };
+        fold::apply(&mut folded.task, &event);
+        folded.seq = event.seq;
+        folded.bytes += event.size;
+    }
+    folded
 }
 
 fn ids(row: &TaskRow) -> Ids {

@@ -24,15 +24,15 @@ const MOST_ATTEMPTS: u32 = 3;
 const PAGE: u32 = 256;
 
 impl Engine {
-    /// Takes up, or fails, every task that an earlier process left under way. Nothing is left WORKING.
-    pub(super) fn recover_orphans(&self) -> Result<(), EngineError> {
-        let (mut after, mut count) = (0, 0);
+    /// Resumes or fails every task that was under way in a process whose lease has ended. No task is left WORKING.
+    pub(super) async fn recover_orphans(&self) -> Result<(), EngineError> {
+        let (mut after, mut count) = (None, 0);
         loop {
-            let rows = self.0.store.orphans(after, PAGE)?;
+            let rows = self.0.store.orphans(after, PAGE).await?;
             let Some(last) = rows.last() else { break };
-            after = last.pk;
+            after = Some(last.task);
             for row in &rows {
-                match self.recover(row) {
+                match self.recover(row).await {
                     Ok(()) => count += 1,
                     Err(error) => self.not_recovered(row.id, &error),
                 }
@@ -62,9 +62,10 @@ impl Engine {
         self.0.recovery_due.notify_one();
     }
 
-    fn recover(&self, row: &TaskRow) -> Result<(), EngineError> {
-        let cell = self.0.cells.get_or_load(row.id, || self.load_cell(row).map(Some))?.ok_or(EngineError::NotFound)?;
-        let Unfinished { unanswered, attempts } = self.unfinished(row)?;
+    async fn recover(&self, row: &TaskRow) -> Result<(), EngineError> {
+        let load = || async { self.load_cell(row).await.map(Some) };
+        let cell = self.0.cells.get_or_load(row.id, load).await?.ok_or(EngineError::NotFound)?;
+        let Unfinished { unanswered, attempts } = self.unfinished(row).await?;
         let attempt = attempts + 1;
         let permit = (cell.spec.on_restart == OnRestart::Resume && attempt <= MOST_ATTEMPTS)
             .then(|| self.0.limits.run().ok_or(RUNS))
@@ -99,10 +100,10 @@ impl Engine {
     }
 
     /// What the log says of the last run. Of the whole log: a checkpoint holds the task, and not how it came to be.
-    fn unfinished(&self, row: &TaskRow) -> Result<Unfinished, EngineError> {
+    async fn unfinished(&self, row: &TaskRow) -> Result<Unfinished, EngineError> {
         let (mut found, mut at) = (Unfinished { unanswered: false, attempts: 1 }, 0);
         loop {
-            let Tail::Records(batches) = self.0.store.log_since(row.pk, at)? else { return Ok(found) };
+            let Tail::Records(batches) = self.0.store.log_since(row.task, at).await? else { return Ok(found) };
             let before = at;
             for record in batches.into_iter().flat_map(|batch| batch.records) {
                 at = record.seq;
@@ -159,10 +160,10 @@ pub(super) async fn after_failures(engine: Engine) {
         }
         let lost = std::mem::take(&mut *engine.0.to_recover.lock().unwrap_or_else(PoisonError::into_inner));
         for id in lost {
-            let recovered = match engine.0.store.find_any(id) {
+            let recovered = match engine.0.store.find_any(id).await {
                 // Never committed: nobody was told of it.
                 Ok(None) => Ok(()),
-                Ok(Some(row)) => engine.recover(&row),
+                Ok(Some(row)) => engine.recover(&row).await,
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = recovered {

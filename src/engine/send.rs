@@ -75,7 +75,7 @@ impl Engine {
     /// # Errors
     /// When the task does not exist, has ended ([`Engine::ended`] says when others may know that) or belongs to another
     /// conversation, or the engine takes no new work.
-    pub fn send(&self, incoming: Incoming) -> Result<Sent, EngineError> {
+    pub async fn send(&self, incoming: Incoming) -> Result<Sent, EngineError> {
         self.refuse_if_unready()?;
         if !self.0.limits.has_room() {
             return Err(EngineError::Busy("bytes that are not stored yet"));
@@ -84,7 +84,7 @@ impl Engine {
         let stream = incoming.streaming.then(|| self.0.limits.stream().ok_or(STREAMS)).transpose()?;
         match incoming.message.task_id.is_empty() {
             true => self.begin_task(incoming, stream),
-            false => self.continue_task(incoming, stream),
+            false => self.continue_task(incoming, stream).await,
         }
     }
 
@@ -101,8 +101,8 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such task, or the store cannot be read.
-    pub fn join(&self, agent: &str, owner: &str, id: Uuid) -> Result<Sent, EngineError> {
-        let cell = self.cell(agent, owner, id)?;
+    pub async fn join(&self, agent: &str, owner: &str, id: Uuid) -> Result<Sent, EngineError> {
+        let cell = self.cell(agent, owner, id).await?;
         let mut inner = cell.lock();
         let watcher = inner.watch(false);
         // With a run under way the next pause is what the first request waits for; without one, the last.
@@ -127,8 +127,8 @@ impl Engine {
         let ids = Ids { task: message.task_id.as_str().into(), context: message.context_id.as_str().into() };
         let turn_message = Arc::new(message.clone());
         let seed = CellSeed::New { message, metadata: metadata.clone(), snapshot: streaming, claim };
-        let pk = self.0.store.allocate();
-        let cell = TaskCell::new(Arc::clone(&self.0), id, ids, pk, Arc::clone(spec), owner, seed);
+        let handle = self.0.store.new_task(id);
+        let cell = TaskCell::new(Arc::clone(&self.0), id, ids, handle, Arc::clone(spec), owner, seed);
         self.0.cells.insert(&cell);
         let start = RunStart {
             message: turn_message,
@@ -146,11 +146,11 @@ impl Engine {
         Ok(Sent { cell, seq: FIRST_MESSAGE, watcher, follows: streaming, stream })
     }
 
-    fn continue_task(&self, incoming: Incoming, stream: Option<Permit>) -> Result<Sent, EngineError> {
+    async fn continue_task(&self, incoming: Incoming, stream: Option<Permit>) -> Result<Sent, EngineError> {
         let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, claim } =
             incoming;
         let id = parse_id(&message.task_id).ok_or(EngineError::NotFound)?;
-        let cell = self.cell(&agent, &owner, id)?;
+        let cell = self.cell(&agent, &owner, id).await?;
         if message.context_id.is_empty() {
             message.context_id = String::from(&*cell.ids.context);
         } else if *message.context_id != *cell.ids.context {

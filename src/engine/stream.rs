@@ -1,13 +1,12 @@
 //! A subscriber: a cursor in a task's committed log. Nobody waits for it, and it never misses or repeats an event.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use tokio::task::JoinHandle;
+use futures::future::BoxFuture;
 use tricord_bindings::{Encoded, EventId, Reply};
 use uuid::Uuid;
 
@@ -34,7 +33,7 @@ pub struct TaskStream {
     history: Option<u32>,
     /// Events taken over from the ring, or read from the store by a reader that fell behind it or began in the past.
     backlog: VecDeque<Arc<LogEvent>>,
-    reading: Option<JoinHandle<Result<Past, EngineError>>>,
+    reading: Option<BoxFuture<'static, Result<Past, EngineError>>>,
     over: bool,
     _permit: Permit,
 }
@@ -142,7 +141,7 @@ impl Stream for TaskStream {
                 }
             }
             if let Some(reading) = &mut this.reading {
-                let read = ready!(Pin::new(reading).poll(cx)).unwrap_or(Err(EngineError::StoreUnavailable));
+                let read = ready!(reading.as_mut().poll(cx));
                 this.reading = None;
                 match read {
                     // Committed, and yet not to be read: asking again would never end.
@@ -216,9 +215,14 @@ impl TaskStream {
             First::Own(seq) => Some(seq),
             First::Ready(_) | First::Done => None,
         };
-        self.reading = Some(tokio::task::spawn_blocking(move || match own {
-            None => Ok(Past::Events(engine.events_after(&cell, after)?)),
-            Some(seq) => Ok(Past::First(Box::new(engine.past(&cell, seq)?.ok_or(EngineError::StoreUnavailable)?))),
+        self.reading = Some(Box::pin(async move {
+            match own {
+                None => Ok(Past::Events(engine.events_after(&cell, after).await?)),
+                Some(seq) => {
+                    let task = engine.past(&cell, seq).await?.ok_or(EngineError::StoreUnavailable)?;
+                    Ok(Past::First(Box::new(task)))
+                }
+            }
         }));
     }
 }
@@ -250,7 +254,7 @@ impl Engine {
         history: Option<u32>,
     ) -> Result<TaskStream, EngineError> {
         let permit = self.0.limits.stream().ok_or(STREAMS)?;
-        let cell = self.cell(agent, owner, id)?;
+        let cell = self.cell(agent, owner, id).await?;
         let (head, start, snapshot, watcher) = {
             let mut inner = cell.lock();
             let head = inner.committed.seq;
@@ -281,12 +285,10 @@ impl Engine {
             _permit: permit,
         };
         let mut first = snapshot;
-        if let Start::At(seq) = start {
-            let (engine, cell) = (self.clone(), Arc::clone(&cell));
-            let past = tokio::task::spawn_blocking(move || engine.past(&cell, seq)).await;
-            if let Some(task) = past.unwrap_or(Err(EngineError::StoreUnavailable))? {
-                (first, stream.cursor) = (task, seq);
-            }
+        if let Start::At(seq) = start
+            && let Some(task) = self.past(&cell, seq).await?
+        {
+            (first, stream.cursor) = (task, seq);
         }
         fold::limit_history(&mut first, history);
         stream.first = First::Ready(Arc::new(Encoded::new(first.into())));
@@ -298,10 +300,10 @@ impl Engine {
     }
 
     /// The task folded at `seq`; `None` if the log does not reach back that far.
-    fn past(&self, cell: &TaskCell, seq: u64) -> Result<Option<Task>, EngineError> {
+    async fn past(&self, cell: &TaskCell, seq: u64) -> Result<Option<Task>, EngineError> {
         let (mut task, mut at) = (fold::empty(&cell.ids), 0);
         while at < seq {
-            let Tail::Records(batches) = self.0.store.log_since(cell.pk, at)? else { return Ok(None) };
+            let Tail::Records(batches) = self.0.store.log_since(cell.handle, at).await? else { return Ok(None) };
             let before = at;
             let records = batches.into_iter().flat_map(|batch| batch.records);
             for record in records.take_while(|record| record.seq <= seq) {

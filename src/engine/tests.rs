@@ -12,7 +12,7 @@ use crate::task::event::Ids;
 use crate::task::fold;
 
 /// A cell of a task that is WORKING, and that the writer knows nothing of.
-fn cell() -> Arc<TaskCell> {
+async fn cell() -> Arc<TaskCell> {
     let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
     let spec = AgentSpec {
         name: "a".into(),
@@ -20,12 +20,12 @@ fn cell() -> Arc<TaskCell> {
         on_restart: OnRestart::Fail,
         cancel_grace: Duration::ZERO,
     };
-    let engine = Engine::start(store, vec![spec], EngineLimits::default()).unwrap();
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).await.unwrap();
     let (id, ids) = (new_id(), Ids { task: "t".into(), context: "c".into() });
     let task = Box::new(fold::empty(&ids));
     let seed = CellSeed::Stored { task, seq: 2, time_us: 0, status_us: 0, bytes: 0 };
     let spec = Arc::clone(&engine.0.agents["a"]);
-    let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, 1, spec, "".into(), seed);
+    let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, engine.0.store.new_task(id), spec, "".into(), seed);
     say(&cell, Event::status(TaskState::Working, None));
     let first = cell.take().unwrap();
     cell.publish(first.last);
@@ -45,7 +45,7 @@ fn piece(bytes: usize) -> Event {
 
 #[tokio::test]
 async fn what_the_writer_took_since_is_not_published_with_what_it_has_written() {
-    let cell = cell();
+    let cell = cell().await;
     let written = say(&cell, piece(1));
     let first = cell.take().unwrap();
     let under_way = say(&cell, Event::status(TaskState::Completed, None));
@@ -61,7 +61,7 @@ async fn what_the_writer_took_since_is_not_published_with_what_it_has_written() 
 
 #[tokio::test]
 async fn nothing_is_written_behind_what_was_refused() {
-    let cell = cell();
+    let cell = cell().await;
     say(&cell, piece(1));
     cell.take().unwrap();
     cell.refused();
@@ -71,7 +71,7 @@ async fn nothing_is_written_behind_what_was_refused() {
 
 #[tokio::test]
 async fn the_last_checkpoint_tells_the_store_that_the_log_is_covered() {
-    let cell = cell();
+    let cell = cell().await;
     say(&cell, piece(3 << 20));
     say(&cell, Event::status(TaskState::Completed, None));
     let last = cell.take().unwrap().last;
@@ -87,11 +87,11 @@ async fn a_run_that_was_cut_off_before_it_was_spawned_does_not_live_on() {
     let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
     let agent = BoxAgent::new(crate::agents::from_fn(|_| std::future::pending()));
     let spec = AgentSpec { name: "a".into(), agent, on_restart: OnRestart::Fail, cancel_grace: Duration::ZERO };
-    let engine = Engine::start(store, vec![spec], EngineLimits::default()).unwrap();
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).await.unwrap();
     let (id, ids) = (new_id(), Ids { task: "t".into(), context: "c".into() });
     let seed = CellSeed::New { message: Default::default(), metadata: None, snapshot: false, claim: None };
     let spec = Arc::clone(&engine.0.agents["a"]);
-    let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, engine.0.store.allocate(), spec, "".into(), seed);
+    let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, engine.0.store.new_task(id), spec, "".into(), seed);
     let start = run::RunStart {
         message: Arc::default(),
         attempt: 1,

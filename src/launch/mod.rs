@@ -155,7 +155,7 @@ impl Launch {
         let options = Options { url: config.store.url.clone(), keep_finished: config.store.keep_finished };
         let store = tokio::task::spawn_blocking(move || Store::open(&options)).await;
         let store = store.map_err(|e| LaunchError::Agent(e.to_string()))??;
-        let engine = Engine::start(store, agents.specs, limits(&config.limits))?;
+        let engine = Engine::start(store, agents.specs, limits(&config.limits)).await?;
         let service = Service::new(engine.clone(), offers, &config.default_agent);
         let server = Server::builder(Arc::new(service))
             .protocol(if config.protocol.assume_version.is_some() {

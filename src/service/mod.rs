@@ -107,11 +107,11 @@ impl A2aService for Service {
     }
 
     async fn get_task(&self, call: Call, request: GetTaskRequest) -> Result<Reply<Task>, Error> {
-        read::get(self, &call, &request)
+        read::get(self, &call, &request).await
     }
 
     async fn list_tasks(&self, call: Call, request: ListTasksRequest) -> Result<Reply<ListTasksResponse>, Error> {
-        read::list(self, call, request).await
+        read::list(self, &call, &request).await
     }
 
     async fn cancel_task(&self, call: Call, request: CancelTaskRequest) -> Result<Reply<Task>, Error> {

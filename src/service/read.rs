@@ -7,7 +7,7 @@ use tricord_bindings::{Call, Error, Reply};
 use crate::engine::Snapshot;
 use crate::protocol;
 use crate::schema::{CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, Task, TaskState};
-use crate::store::{ListQuery, PageToken, TaskRow};
+use crate::store::{ListQuery, PageToken};
 use crate::task::event::{micros, parse_id};
 use crate::task::fold;
 
@@ -19,12 +19,13 @@ const PAGE: i32 = 50;
 /// The most that it may say.
 const MAX_PAGE: i32 = 100;
 
-pub(super) fn get(service: &Service, call: &Call, request: &GetTaskRequest) -> Result<Reply<Task>, Error> {
+pub(super) async fn get(service: &Service, call: &Call, request: &GetTaskRequest) -> Result<Reply<Task>, Error> {
     let history = history_length("historyLength", request.history_length)?;
     let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
     let snapshot = service
         .engine
         .read(&call.agent, call.principal.owner(), id)
+        .await
         .map_err(|error| failure::error(error, &protocol::UNSUPPORTED_OPERATION))?;
     Ok(match snapshot {
         Snapshot::Shared(task) if history.is_none_or(|limit| task.value().history.len() <= limit as usize) => {
@@ -44,18 +45,11 @@ pub(super) async fn cancel(service: &Service, call: &Call, request: &CancelTaskR
     task.map(Reply::Owned).map_err(|error| failure::error(error, &protocol::TASK_NOT_CANCELABLE))
 }
 
-/// Reading a page folds up to a hundred tasks, so it is done where blocking is allowed.
 pub(super) async fn list(
     service: &Service,
-    call: Call,
-    request: ListTasksRequest,
+    call: &Call,
+    request: &ListTasksRequest,
 ) -> Result<Reply<ListTasksResponse>, Error> {
-    let service = service.clone();
-    let page = tokio::task::spawn_blocking(move || read_page(&service, &call, &request)).await;
-    page.unwrap_or_else(|_| Err(Error::internal())).map(Reply::Owned)
-}
-
-fn read_page(service: &Service, call: &Call, request: &ListTasksRequest) -> Result<ListTasksResponse, Error> {
     let history = history_length("historyLength", request.history_length)?;
     let page_size = match request.page_size {
         None => PAGE,
@@ -77,7 +71,7 @@ fn read_page(service: &Service, call: &Call, request: &ListTasksRequest) -> Resu
         cursor: None,
     };
     let total = if request.page_token.is_empty() {
-        store.total(&query).map_err(|e| failure::store(&e))?
+        store.total(&query).await.map_err(|e| failure::store(&e))?
     } else {
         let token = store
             .read_page_token(&query, &request.page_token)
@@ -87,7 +81,7 @@ fn read_page(service: &Service, call: &Call, request: &ListTasksRequest) -> Resu
     };
     // One more than asked for tells whether there is a next page.
     query.limit += 1;
-    let mut rows = store.list(&query).map_err(|e| failure::store(&e))?;
+    let mut rows = store.list(&query).await.map_err(|e| failure::store(&e))?;
     query.limit -= 1;
     let more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
@@ -96,17 +90,19 @@ fn read_page(service: &Service, call: &Call, request: &ListTasksRequest) -> Resu
         _ => String::new(),
     };
     let artifacts = request.include_artifacts.unwrap_or(false);
-    let tasks = rows.iter().map(|row| read_row(service, row, history, artifacts)).collect::<Result<_, _>>()?;
+    let mut tasks = Vec::with_capacity(rows.len());
+    let read = service.engine.read_rows(&rows, |snapshot| tasks.push(listed(snapshot, history, artifacts)));
+    read.await.map_err(|e| failure::error(e, &protocol::UNSUPPORTED_OPERATION))?;
     let total_size = i32::try_from(total).unwrap_or(i32::MAX);
-    Ok(ListTasksResponse { tasks, next_page_token, page_size, total_size })
+    Ok(Reply::Owned(ListTasksResponse { tasks, next_page_token, page_size, total_size }))
 }
 
-fn read_row(service: &Service, row: &TaskRow, history: Option<u32>, artifacts: bool) -> Result<Task, Error> {
-    let snapshot = service.engine.read_row(row).map_err(|e| failure::error(e, &protocol::UNSUPPORTED_OPERATION))?;
+/// A task with what the client wants to see of it.
+fn listed(snapshot: Snapshot, history: Option<u32>, artifacts: bool) -> Task {
     let mut task = snapshot.into_task();
     fold::limit_history(&mut task, history);
     if !artifacts {
         task.artifacts.clear();
     }
-    Ok(task)
+    task
 }

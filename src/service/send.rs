@@ -110,7 +110,7 @@ async fn join_stream(
     match service.engine.subscribe(&agent, &owner, task, None, history).await {
         Ok(events) => Ok(Events::new(events.map(|event| event.map_err(refused)))),
         // It has ended meanwhile: the task as it stands is all there is to tell.
-        Err(EngineError::Ended(_)) => match service.engine.read(&agent, &owner, task) {
+        Err(EngineError::Ended(_)) => match service.engine.read(&agent, &owner, task).await {
             Ok(snapshot) => only(limited(snapshot.into_task(), history).into()),
             Err(_) => only(limited(stands, history).into()),
         },
@@ -237,11 +237,11 @@ async fn begin_claimed(
         return Message::decode(bytes.as_slice()).map(Submission::Answered).map_err(|_| Error::internal());
     }
     let owner = Arc::clone(call.principal.owner());
-    let snapshot = service.engine.read(&call.agent, &owner, task).map_err(refused)?;
+    let snapshot = service.engine.read(&call.agent, &owner, task).await.map_err(refused)?;
     if snapshot.task().status.as_ref().is_some_and(|status| is_terminal(status.state())) {
         return Ok(Submission::Ended(snapshot.into_task()));
     }
-    let sent = service.engine.join(&call.agent, &owner, task).map_err(refused)?;
+    let sent = service.engine.join(&call.agent, &owner, task).await.map_err(refused)?;
     Ok(Submission::Replay(Replay { sent, agent: call.agent, owner, task }))
 }
 
@@ -281,7 +281,7 @@ async fn admit(
         claim,
     };
     let (agent, owner, task) = (incoming.agent.clone(), incoming.owner.clone(), parse_id(&incoming.message.task_id));
-    let sent = service.engine.send(incoming);
+    let sent = service.engine.send(incoming).await;
     if let (Err(EngineError::Ended(_)), Some(task)) = (&sent, task) {
         let state = service.engine.ended(&agent, &owner, task).await.map_err(refused)?;
         return Err(refused(EngineError::Ended(state)));

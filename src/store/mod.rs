@@ -40,7 +40,20 @@ use uuid::Uuid;
 use writer::Queue;
 
 /// A task's number in its store: small, dense and local to the file. The public id is a UUID.
-pub type TaskPk = i64;
+type TaskPk = i64;
+
+/// A backend's own name of a task. It means something only to the backend that gave it out, while the store is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskHandle(TaskPk);
+
+/// The right to write tasks, as a backend gave it to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The process that holds it.
+    pub process: Uuid,
+    /// Which of the store's leases it is: a later one has a higher number.
+    pub epoch: u64,
+}
 
 /// How many bits of a log key hold the seq.
 const SEQ_BITS: u32 = 20;
@@ -87,14 +100,17 @@ pub struct Row {
 #[derive(Debug, Clone)]
 pub struct Append {
     /// The task.
-    pub pk: TaskPk,
+    pub task: TaskHandle,
+    /// What it is written by. The append is refused when the lease is not this store's any more.
+    pub lease: Lease,
+    /// The seq that it follows: that of the last record in the task's log, 0 for a new task. The append is refused when
+    /// the log ends with another one.
+    pub follows: u64,
     /// Set with the first append of a task. `row` is then set, too.
     pub new: Option<NewTask>,
-    /// The seq of the first record in `body`.
-    pub first: u64,
-    /// The seq of the last one, at most [`MAX_SEQ`].
+    /// The seq of the last record in `body`, at most [`MAX_SEQ`]; `follows` if there is none.
     pub last: u64,
-    /// An encoded [`RecordBatch`] with the records `first..=last`. Empty: no record, only a row or a checkpoint.
+    /// An encoded [`RecordBatch`] with the records `follows + 1..=last`. Empty: no record, only a row or a checkpoint.
     pub body: Vec<u8>,
     /// Set when state or `live` changed.
     pub row: Option<Row>,
@@ -107,8 +123,8 @@ pub struct Append {
 /// A task as the index knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRow {
-    /// Its number in this store.
-    pub pk: TaskPk,
+    /// The backend's name of it.
+    pub task: TaskHandle,
     /// The public id.
     pub id: Uuid,
     /// The agent's name.
@@ -248,6 +264,7 @@ struct Inner {
     queue: Queue,
     next_pk: AtomicI64,
     generation: u32,
+    process: Uuid,
     epoch: u64,
     pages: PageKey,
     health: watch::Sender<Health>,
@@ -279,6 +296,7 @@ impl Store {
                 queue: Queue::new(Box::new(opened.log)),
                 next_pk: AtomicI64::new(opened.next_pk),
                 generation: opened.generation,
+                process: Uuid::now_v7(),
                 epoch: opened.epoch,
                 pages: PageKey::new(&opened.token_key),
                 health: watch::Sender::new(Health::Ok),
@@ -306,9 +324,14 @@ impl Store {
         self.0.commits.read()
     }
 
-    /// A number for a new task. It need not be used.
-    pub fn allocate(&self) -> TaskPk {
-        self.0.next_pk.fetch_add(1, Ordering::Relaxed)
+    /// What this process writes tasks by.
+    pub fn lease(&self) -> Lease {
+        Lease { process: self.0.process, epoch: self.0.epoch }
+    }
+
+    /// Returns a handle for a new task. It need not be used.
+    pub fn new_task(&self, _id: Uuid) -> TaskHandle {
+        TaskHandle(self.0.next_pk.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Whether writes succeed, and every change of that.
@@ -321,25 +344,41 @@ impl Store {
     /// # Errors
     ///
     /// [`StoreError`] when the store cannot be read. This holds for every read below.
-    pub fn find(&self, agent: &str, owner: &str, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
+    pub async fn find(&self, agent: &str, owner: &str, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
         self.0.index.find(agent, owner, id)
     }
 
     /// A task by its public id, whosever it is. For operators and hooks, never for a caller.
-    pub fn find_any(&self, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
+    pub async fn find_any(&self, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
         self.0.index.find_any(id)
     }
 
-    /// What is needed to fold a task (`after` 0), or to bring a fold of `after` up to date.
-    ///
-    /// A checkpoint is given only for `after` 0: a fold that exists needs the records alone. If some of those were
-    /// pruned meanwhile, the checkpoint comes even so and replaces the fold.
-    pub fn log(&self, pk: TaskPk, after: u64) -> Result<LogRead, StoreError> {
-        if after > 0
-            && let Tail::Records(batches) = self.tail(pk, after, usize::MAX)?
-        {
-            return Ok(LogRead { checkpoint: None, batches });
-        }
+    /// What is needed to fold a task.
+    pub async fn log(&self, task: TaskHandle) -> Result<LogRead, StoreError> {
+        self.read_log(task.0)
+    }
+
+    /// What is needed to fold the first of some tasks, in their order: at least one, and no more once about 1 MiB was
+    /// read.
+    pub async fn logs(&self, tasks: Vec<TaskHandle>) -> Result<Vec<LogRead>, StoreError> {
+        let store = self.clone();
+        blocking(move || {
+            let (mut logs, mut bytes) = (Vec::new(), 0);
+            for task in tasks {
+                let log = store.read_log(task.0)?;
+                bytes += log.checkpoint.as_ref().map_or(0, prost::Message::encoded_len);
+                bytes += log.batches.iter().map(prost::Message::encoded_len).sum::<usize>();
+                logs.push(log);
+                if bytes >= 1 << 20 {
+                    break;
+                }
+            }
+            Ok(logs)
+        })
+        .await
+    }
+
+    fn read_log(&self, pk: TaskPk) -> Result<LogRead, StoreError> {
         let checkpoint = self.0.index.checkpoint(pk)?;
         let after = checkpoint.as_ref().map_or(0, |c| c.seq);
         Ok(LogRead { checkpoint, batches: self.0.index.batches(pk, after, usize::MAX)? })
@@ -347,8 +386,9 @@ impl Store {
 
     /// The next records after a seq, for replaying what a stream missed, or that they are gone. There may be more behind
     /// them: about 256 KiB are read at a time.
-    pub fn log_since(&self, pk: TaskPk, after: u64) -> Result<Tail, StoreError> {
-        self.tail(pk, after, REPLAY_BYTES)
+    pub async fn log_since(&self, task: TaskHandle, after: u64) -> Result<Tail, StoreError> {
+        let store = self.clone();
+        blocking(move || store.tail(task.0, after, REPLAY_BYTES)).await
     }
 
     fn tail(&self, pk: TaskPk, after: u64, most: usize) -> Result<Tail, StoreError> {
@@ -363,13 +403,15 @@ impl Store {
     }
 
     /// One page of tasks, newest status first, then highest id.
-    pub fn list(&self, query: &ListQuery) -> Result<Vec<TaskRow>, StoreError> {
-        self.0.index.list(query)
+    pub async fn list(&self, query: &ListQuery) -> Result<Vec<TaskRow>, StoreError> {
+        let (store, query) = (self.clone(), query.clone());
+        blocking(move || store.0.index.list(&query)).await
     }
 
     /// How many tasks match, whatever the cursor. A filter by state alone is looked up; by context or time, counted.
-    pub fn total(&self, query: &ListQuery) -> Result<u64, StoreError> {
-        self.0.index.total(query)
+    pub async fn total(&self, query: &ListQuery) -> Result<u64, StoreError> {
+        let (store, query) = (self.clone(), query.clone());
+        blocking(move || store.0.index.total(&query)).await
     }
 
     /// The token for the page after `page`, good for this filter, agent and owner alone.
@@ -386,10 +428,11 @@ impl Store {
         self.0.pages.decode(query, token)
     }
 
-    /// Tasks that an earlier process left with a run or on their way (submitted or working), at most `limit` of them,
-    /// in order of `pk` after the one given (0 for the first).
-    pub fn orphans(&self, after: TaskPk, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
-        self.0.index.orphans(after, limit)
+    /// Tasks with a run or on their way (submitted or working) that nobody may write any more, as their lease has ended;
+    /// at most `limit` of them, in the order of their handles after the one given.
+    pub async fn orphans(&self, after: Option<TaskHandle>, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
+        let store = self.clone();
+        blocking(move || store.0.index.orphans(after.map_or(0, |task| task.0), limit)).await
     }
 
     /// Reserves an answer for an idempotency key, or says who did. It is durable when this returns.
@@ -412,4 +455,10 @@ impl Store {
     pub async fn end_claim(&self, key: ClaimKey, end: ClaimEnd) -> Result<(), StoreError> {
         self.0.queue.ask(Job::EndClaim(key, end)).await.map(drop)
     }
+}
+
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(read).await.unwrap_or(Err(StoreError::Closed))
 }

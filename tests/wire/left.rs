@@ -19,7 +19,7 @@ use tricord_bindings::Body;
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A server without a port: what reaches it is what the test lets it have.
-fn server() -> Server<Service> {
+async fn server() -> Server<Service> {
     let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
     let spec = AgentSpec {
         name: "kit".into(),
@@ -27,7 +27,7 @@ fn server() -> Server<Service> {
         on_restart: OnRestart::Fail,
         cancel_grace: Duration::from_secs(1),
     };
-    let engine = Engine::start(store, vec![spec], EngineLimits::default()).unwrap();
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).await.unwrap();
     let card = serde_json::from_value(json!({"defaultInputModes": ["*/*"]})).unwrap();
     let offer = AgentProfile { name: "kit".into(), card, dedupe_message_id: false };
     Server::builder(Arc::new(Service::new(engine, vec![offer], "kit"))).build(Anonymous).unwrap()
@@ -66,7 +66,7 @@ fn give_up_after(server: &Server<Service>, polls: usize, key: &str, words: &str)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_after_leaving_at_any_moment_gets_the_one_answer() {
-    let server = server();
+    let server = server().await;
     for polls in 1..8 {
         for words in ["echo hi", "msg hi"] {
             let key = format!("{words} {polls}");
@@ -84,7 +84,7 @@ async fn a_retry_after_leaving_at_any_moment_gets_the_one_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follow_up_that_was_given_up_is_carried_out_once() {
-    let server = server();
+    let server = server().await;
     let asked = answer(&server, "first", "ask").await;
     let task = asked["task"]["id"].as_str().unwrap();
     let follow_up = || {

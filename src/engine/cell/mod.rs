@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::agents::EmitError;
 use crate::schema::stream_response::Payload;
 use crate::schema::{Message, StreamResponse, Task, TaskState};
-use crate::store::{Append, ClaimKey, NewTask, Pending, Row, TaskPk};
+use crate::store::{Append, ClaimKey, NewTask, Pending, Row, TaskHandle};
 use crate::task::event::{Ids, LogEvent};
 use crate::task::{fold, lifecycle};
 
@@ -36,7 +36,7 @@ pub struct TaskCell {
     pub id: Uuid,
     /// The ids that its events carry.
     pub ids: Ids,
-    pub(super) pk: TaskPk,
+    pub(super) handle: TaskHandle,
     /// The agent that works on it.
     pub spec: Arc<AgentSpec>,
     /// Whom it belongs to.
@@ -156,7 +156,7 @@ impl TaskCell {
         shared: Arc<Shared>,
         id: Uuid,
         ids: Ids,
-        pk: TaskPk,
+        handle: TaskHandle,
         spec: Arc<AgentSpec>,
         owner: Arc<str>,
         seed: CellSeed,
@@ -177,7 +177,7 @@ impl TaskCell {
             shared,
             id,
             ids,
-            pk,
+            handle,
             spec,
             owner,
             inner: Mutex::new(Inner {
@@ -424,14 +424,13 @@ impl Pending for TaskCell {
         }
         let live = inner.run.is_some();
         let WriteBuffer { new, claims, events, batch, row, checkpoint } = std::mem::take(&mut inner.pending);
-        let head = inner.head.as_mut()?;
+        let head = inner.head?;
         let row = row.then_some(Row { state: head.state, status_us: head.status_us, live });
-        let (first, last) = match (events.first(), events.last()) {
-            (Some(first), Some(last)) => (first.seq, last.seq),
-            _ => (head.seq + 1, head.seq),
-        };
+        let last = head.seq;
+        let follows = events.first().map_or(last, |first| first.seq - 1);
         inner.committing.extend(events);
-        Some(Append { pk: self.pk, new, first, last, body: batch, row, checkpoint, claims })
+        let lease = self.shared.store.lease();
+        Some(Append { task: self.handle, lease, follows, last, new, body: batch, row, checkpoint, claims })
     }
 
     fn refused(&self) {

@@ -1,7 +1,7 @@
 //! Reading: a few connections that never wait for the writer, and every question as one statement.
 
 use super::super::writer::lock;
-use super::super::{Index, ListQuery, MAX_SEQ, PRUNE_STEP, StoreError, TaskPk, TaskRow};
+use super::super::{Index, ListQuery, MAX_SEQ, PRUNE_STEP, StoreError, TaskHandle, TaskPk, TaskRow};
 use super::write::context_key;
 use super::{log_key, reader, store_error};
 use crate::clock::now_us;
@@ -144,7 +144,7 @@ impl Index for Reads {
     fn orphans(&self, after: TaskPk, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
         let sql = select(
             "task_by_life",
-            "WHERE (t.live = 1 OR t.state IN (1, 2)) AND t.pk > ?1 AND t.epoch < ?2 ORDER BY t.pk LIMIT ?3",
+            "WHERE (t.live = 1 OR t.state IN (1, 2)) AND t.pk > ?1 AND t.epoch <> ?2 ORDER BY t.pk LIMIT ?3",
         );
         self.with(|conn| conn.prepare_cached(&sql)?.query_map((after, self.epoch as i64, limit), task_row)?.collect())
     }
@@ -235,7 +235,7 @@ fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         None => key.hyphenated().to_string().into(),
     };
     Ok(TaskRow {
-        pk: row.get(0)?,
+        task: TaskHandle(row.get(0)?),
         id: Uuid::from_bytes(row.get(1)?),
         agent: row.get(2)?,
         owner: row.get(3)?,

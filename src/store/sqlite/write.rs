@@ -241,26 +241,26 @@ impl Writes {
             return Err(Fault::Append(AppendError::LogFull));
         }
         let step = match (&append.new, &append.row) {
-            (Some(new), Some(row)) => Some(self.insert(append.pk, new, row)?),
+            (Some(new), Some(row)) => Some(self.insert(append.task.0, new, row)?),
             (Some(_), None) => return Err(Fault::Append(AppendError::Refused("a new task without a row".into()))),
-            (None, Some(row)) => Some(self.update(append.pk, row)?),
+            (None, Some(row)) => Some(self.update(append.task.0, row)?),
             (None, None) => None,
         };
         if !append.body.is_empty() {
             self.conn
                 .prepare_cached("INSERT INTO log VALUES (?1, ?2)")?
-                .execute((log_key(append.pk, append.last), &append.body))?;
+                .execute((log_key(append.task.0, append.last), &append.body))?;
         }
         if let Some((seq, body)) = &append.checkpoint {
             self.conn.prepare_cached("INSERT OR REPLACE INTO checkpoint VALUES (?1, ?2, ?3)")?.execute((
-                append.pk,
+                append.task.0,
                 *seq as i64,
                 body,
             ))?;
             if let Some(row) = append.row.filter(|row| *seq == append.last && is_terminal(row.state)) {
                 self.conn
                     .prepare_cached("INSERT OR IGNORE INTO tail VALUES (?1, ?2)")?
-                    .execute((row.status_us + KEEP_TAIL.as_micros() as i64, append.pk))?;
+                    .execute((row.status_us + KEEP_TAIL.as_micros() as i64, append.task.0))?;
             }
         }
         for key in &append.claims {

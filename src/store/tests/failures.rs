@@ -25,15 +25,16 @@ fn one_refused_append_fails_only_its_task() {
     ];
     let mut same_id = new_task(&open.store, "dora", "c", TaskState::Completed, 1);
     same_id.new.as_mut().unwrap().id = id(&first);
+    let missing = open.store.new_task(Uuid::now_v7());
     let results = open.write([
         good[0].clone(),
         same_id,
-        enter(first.pk, 2, TaskState::Failed, 9),
+        enter(first.task, 2, TaskState::Failed, 9),
         good[1].clone(),
-        enter(999, 3, TaskState::Failed, 9),
+        enter(missing, 3, TaskState::Failed, 9),
         Append { row: None, ..new_task(&open.store, "ann", "c", TaskState::Completed, 1) },
-        Append { last: MAX_SEQ + 1, ..pieces(first.pk, &[piece(3)]) },
-        enter(first.pk, 3, TaskState::Completed, 9),
+        Append { last: MAX_SEQ + 1, ..pieces(first.task, &[piece(3)]) },
+        enter(first.task, 3, TaskState::Completed, 9),
     ]);
     let refused: Vec<_> = results.iter().map(|r| r.as_ref().err().map_or("", |e| e.as_str())).collect();
     assert_eq!((results[0].clone(), results[3].clone(), results[7].clone()), (Ok(2), Ok(2), Ok(3)));
@@ -43,13 +44,13 @@ fn one_refused_append_fails_only_its_task() {
     assert!(refused[5].contains("without a row"), "{refused:?}");
     assert_eq!(refused[6], "the task's log is full");
     // What was refused left nothing behind: no state, no count, no scope that points nowhere.
-    let row = open.store.find("support", "ann", id(&first)).unwrap().unwrap();
+    let row = wait(open.store.find("support", "ann", id(&first))).unwrap().unwrap();
     assert_eq!((row.state, row.status_us), (TaskState::Completed, 9));
-    assert_eq!(open.store.total(&everything("ann")).unwrap(), 2);
-    assert_eq!(open.store.total(&everything("dora")).unwrap(), 0);
+    assert_eq!(wait(open.store.total(&everything("ann"))).unwrap(), 2);
+    assert_eq!(wait(open.store.total(&everything("dora"))).unwrap(), 0);
     let later = new_task(&open.store, "carl", "c", TaskState::Completed, 1);
     assert_eq!(open.write([later]), [Ok(2)]);
-    assert_eq!(open.store.total(&everything("carl")).unwrap(), 2);
+    assert_eq!(wait(open.store.total(&everything("carl"))).unwrap(), 2);
     assert_eq!(*open.store.health().borrow(), Health::Ok);
 }
 
@@ -78,7 +79,7 @@ async fn a_full_store_refuses_reports_and_recovers() {
     let key = ClaimKey { agent: "support".into(), owner: "ann".into(), key: "k".into() };
     let claim = Claim { key, hash: [0; 32], reserve: Uuid::now_v7() };
     assert!(open.store.claim(claim.clone()).await.is_err());
-    assert_eq!(open.store.total(&everything("ann")).unwrap(), written);
+    assert_eq!(open.store.total(&everything("ann")).await.unwrap(), written);
     // It tries for itself, and keeps failing while there is no space.
     let tried = Instant::now();
     while tried.elapsed() < Duration::from_millis(1500) {
@@ -89,7 +90,7 @@ async fn a_full_store_refuses_reports_and_recovers() {
     until(&mut health, |h| *h == Health::Ok).await;
     assert_eq!(fill(&mut open), Ok(2));
     assert_eq!(open.store.claim(claim).await.unwrap(), Claimed::New);
-    assert_eq!(open.store.total(&everything("ann")).unwrap(), written + 1);
+    assert_eq!(open.store.total(&everything("ann")).await.unwrap(), written + 1);
     open.close();
     assert_eq!(check(&url).unwrap().problems, Vec::<String>::new());
 }
@@ -103,14 +104,14 @@ async fn pruning_works_in_a_full_store() {
     let mut pks = Vec::new();
     loop {
         let append = new_task(&open.store, "ann", "c", TaskState::Completed, 1);
-        pks.push(append.pk);
+        pks.push(append.task.0);
         if tokio::task::block_in_place(|| open.write([append]))[0].is_err() {
             break;
         }
     }
     open.store.0.queue.ask(Job::Delete { tasks: pks, before_us: 2 }).await.unwrap();
     until(&mut health, |h| *h == Health::Ok).await;
-    assert_eq!(open.store.total(&everything("ann")).unwrap(), 0);
+    assert_eq!(open.store.total(&everything("ann")).await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +126,7 @@ async fn a_store_that_was_taken_over_is_written_no_more() {
     let results = tokio::task::block_in_place(|| open.write([append]));
     assert_eq!(results, [Err("another process took the store over".to_owned())]);
     until(&mut health, |h| *h == Health::Failing { why: StoreError::TakenOver }).await;
-    assert_eq!(open.store.total(&everything("ann")).unwrap(), 1);
+    assert_eq!(open.store.total(&everything("ann")).await.unwrap(), 1);
 }
 
 /// An item that panics on the writer's thread.

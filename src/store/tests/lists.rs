@@ -10,9 +10,9 @@ const STATES: [TaskState; 4] = [TaskState::Working, TaskState::InputRequired, Ta
 fn pages(store: &Store, query: &ListQuery, mut between: impl FnMut(usize)) -> Vec<TaskRow> {
     let mut all = Vec::new();
     let mut query = query.clone();
-    let total = store.total(&query).unwrap();
+    let total = wait(store.total(&query)).unwrap();
     for page in 0.. {
-        let rows = store.list(&query).unwrap();
+        let rows = wait(store.list(&query)).unwrap();
         assert!(rows.len() <= query.limit as usize);
         let Some(last) = rows.last() else { break };
         let token = store.page_token(&query, &PageToken { status_us: last.status_us, id: last.id, total });
@@ -54,7 +54,7 @@ fn tasks_that_change_between_pages_disturb_no_other() {
         let mut appends = vec![new_task(&store, "ann", "c", TaskState::Working, 500)];
         for pick in picks {
             if changed.insert(id(&made[pick])) {
-                appends.push(enter(made[pick].pk, 3, TaskState::Completed, 500 + page as i64));
+                appends.push(enter(made[pick].task, 3, TaskState::Completed, 500 + page as i64));
             }
         }
         assert!(open.write(appends).iter().all(Result::is_ok));
@@ -128,7 +128,7 @@ proptest! {
             .map(|m| {
                 let append =
                     new_task(&open.store, OWNERS[m.owner], CONTEXTS[m.context], STATES[m.state], m.time);
-                model.insert(append.pk, (id(&append), m.clone(), 2));
+                model.insert(append.task, (id(&append), m.clone(), 2));
                 append
             })
             .collect();
@@ -163,7 +163,7 @@ proptest! {
                         expected.sort_unstable_by(|a, b| b.cmp(a));
                         let rows = pages(&open.store, &query, |_| {});
                         let listed: Vec<_> = rows.iter().map(|row| (row.status_us, row.id)).collect();
-                        prop_assert_eq!(open.store.total(&query).unwrap(), expected.len() as u64);
+                        prop_assert_eq!(wait(open.store.total(&query)).unwrap(), expected.len() as u64);
                         prop_assert_eq!(listed, expected);
                     }
                 }

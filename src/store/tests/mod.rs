@@ -10,7 +10,8 @@ use super::*;
 use crate::schema::store::record::Event;
 use crate::schema::store::{ArtifactPiece, Created, Record, StatusChange};
 use prost::Message;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// A pending item that gives its appends one by one.
@@ -50,7 +51,9 @@ impl Open {
 
     /// Writes appends in one go, and returns what became of each.
     fn write(&mut self, appends: impl IntoIterator<Item = Append>) -> Vec<Result<u64, String>> {
-        let items: Vec<_> = appends.into_iter().map(|a| Item::new(vec![a])).collect();
+        let lease = self.store.lease();
+        let leased = |a: Append| Append { lease: if a.lease == NO_LEASE { lease } else { a.lease }, ..a };
+        let items: Vec<_> = appends.into_iter().map(|a| Item::new(vec![leased(a)])).collect();
         self.writer.push_all(items.iter().cloned());
         let ours = |item: &Arc<Item>| items.iter().any(|other| Arc::ptr_eq(item, other));
         let mut results = Vec::new();
@@ -85,7 +88,9 @@ fn status(state: TaskState) -> Event {
 fn new_task(store: &Store, owner: &str, context: &str, state: TaskState, status_us: i64) -> Append {
     let records = vec![record(1, Event::Created(Created::default())), record(2, status(state))];
     Append {
-        pk: store.allocate(),
+        task: store.new_task(Uuid::nil()),
+        lease: store.lease(),
+        follows: 0,
         new: Some(NewTask {
             id: Uuid::now_v7(),
             agent: "support".into(),
@@ -93,7 +98,6 @@ fn new_task(store: &Store, owner: &str, context: &str, state: TaskState, status_
             context: context.into(),
             created_us: status_us,
         }),
-        first: 1,
         last: 2,
         body: RecordBatch { records }.encode_to_vec(),
         row: Some(Row { state, status_us, live: !matches!(state, TaskState::Completed) }),
@@ -102,22 +106,33 @@ fn new_task(store: &Store, owner: &str, context: &str, state: TaskState, status_
     }
 }
 
+/// Waits for the store outside a runtime.
+fn wait<T>(answer: impl Future<Output = T>) -> T {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    RUNTIME.block_on(answer)
+}
+
+/// The place of the lease that [`Open::write`] fills in.
+const NO_LEASE: Lease = Lease { process: Uuid::nil(), epoch: 0 };
+
 fn id(append: &Append) -> Uuid {
     append.new.as_ref().unwrap().id
 }
 
 /// The append that enters a state, with one record.
-fn enter(pk: TaskPk, seq: u64, state: TaskState, status_us: i64) -> Append {
+fn enter(pk: TaskHandle, seq: u64, state: TaskState, status_us: i64) -> Append {
     let live = matches!(state, TaskState::Working);
     Append { row: Some(Row { state, status_us, live }), ..pieces(pk, &[record(seq, status(state))]) }
 }
 
 /// The append of records that change no row.
-fn pieces(pk: TaskPk, records: &[Record]) -> Append {
+fn pieces(task: TaskHandle, records: &[Record]) -> Append {
     Append {
-        pk,
+        task,
+        // Open::write fills it in.
+        lease: NO_LEASE,
+        follows: records.first().unwrap().seq - 1,
         new: None,
-        first: records.first().unwrap().seq,
         last: records.last().unwrap().seq,
         body: RecordBatch { records: records.to_vec() }.encode_to_vec(),
         row: None,
@@ -166,12 +181,12 @@ fn what_was_written_is_found_again() {
     let mut open = Open::at(StoreUrl::Memory);
     let append = new_task(&open.store, "ann", "trip to Rome", TaskState::Working, 5);
     assert_eq!(open.write([append.clone()]), [Ok(2)]);
-    let row = open.store.find("support", "ann", id(&append)).unwrap().unwrap();
-    assert_eq!((row.pk, row.state, row.status_us, row.live), (append.pk, TaskState::Working, 5, true));
+    let row = wait(open.store.find("support", "ann", id(&append))).unwrap().unwrap();
+    assert_eq!((row.task, row.state, row.status_us, row.live), (append.task, TaskState::Working, 5, true));
     assert_eq!(&*row.context, "trip to Rome");
-    assert_eq!(open.store.find("support", "bob", id(&append)).unwrap(), None);
-    assert_eq!(open.store.find("other", "ann", id(&append)).unwrap(), None);
-    let log = open.store.log(append.pk, 0).unwrap();
+    assert_eq!(wait(open.store.find("support", "bob", id(&append))).unwrap(), None);
+    assert_eq!(wait(open.store.find("other", "ann", id(&append))).unwrap(), None);
+    let log = wait(open.store.log(append.task)).unwrap();
     assert_eq!(log.batches, [RecordBatch::decode(&*append.body).unwrap()]);
     open.close();
 }
@@ -191,11 +206,11 @@ fn a_context_comes_back_as_it_was_written() {
     let appends = names.map(|name| new_task(&open.store, "ann", name, TaskState::Completed, 1));
     open.write(appends.clone());
     for (name, append) in names.iter().zip(&appends) {
-        let row = open.store.find("support", "ann", id(append)).unwrap().unwrap();
+        let row = wait(open.store.find("support", "ann", id(append))).unwrap().unwrap();
         assert_eq!(&*row.context, *name);
         let query = ListQuery { context: Some((*name).into()), ..everything("ann") };
-        assert_eq!(open.store.list(&query).unwrap(), [row], "{name}");
-        assert_eq!(open.store.total(&query).unwrap(), 1);
+        assert_eq!(wait(open.store.list(&query)).unwrap(), [row], "{name}");
+        assert_eq!(wait(open.store.total(&query)).unwrap(), 1);
     }
 }
 
@@ -208,65 +223,66 @@ fn a_name_that_looks_like_the_digest_of_another_is_another() {
     let append = new_task(&open.store, "ann", "trip", TaskState::Completed, 1);
     open.write([append]);
     let query = ListQuery { context: Some(forged.into()), ..everything("ann") };
-    assert_eq!(open.store.list(&query).unwrap(), []);
-    assert_eq!(open.store.total(&query).unwrap(), 0);
+    assert_eq!(wait(open.store.list(&query)).unwrap(), []);
+    assert_eq!(wait(open.store.total(&query)).unwrap(), 0);
 }
 
 #[test]
 fn records_are_read_after_any_seq() {
     let mut open = Open::at(StoreUrl::Memory);
     let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
-    let pk = made.pk;
+    let pk = made.task;
     let other = new_task(&open.store, "ann", "c", TaskState::Working, 1);
     open.write([made, other]);
     open.write([pieces(pk, &[piece(3), piece(4), piece(5)])]);
     open.write([pieces(pk, &[piece(6)])]);
     for after in 0..=7 {
         let expected: Vec<u64> = (after + 1..=6).collect();
-        match open.store.log_since(pk, after).unwrap() {
+        match wait(open.store.log_since(pk, after)).unwrap() {
             Tail::Records(batches) => assert_eq!(seqs(&batches), expected, "after {after}"),
             Tail::Gone => panic!("nothing was pruned"),
         }
-        assert_eq!(seqs(&open.store.log(pk, after).unwrap().batches), expected, "after {after}");
+        assert_eq!(seqs(&wait(open.store.log(pk)).unwrap().batches), [1, 2, 3, 4, 5, 6]);
     }
-    let row = open.store.list(&everything("ann")).unwrap();
+    let row = wait(open.store.list(&everything("ann"))).unwrap();
     assert!(row.iter().all(|row| row.status_us == 1), "pieces change no row");
-    assert_eq!(open.store.log(pk + 100, 0).unwrap(), LogRead { checkpoint: None, batches: vec![] });
+    let unused = open.store.new_task(Uuid::now_v7());
+    assert_eq!(wait(open.store.log(unused)).unwrap(), LogRead { checkpoint: None, batches: vec![] });
 }
 
 #[test]
 fn a_fold_starts_from_the_checkpoint_and_a_replay_does_not() {
     let mut open = Open::at(StoreUrl::Memory);
     let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
-    let pk = made.pk;
+    let pk = made.task;
     open.write([made]);
     open.write([Append {
         checkpoint: Some(checkpoint(3, TaskState::Working)),
         ..pieces(pk, &[piece(3), piece(4), piece(5)])
     }]);
-    let read = open.store.log(pk, 0).unwrap();
+    let read = wait(open.store.log(pk)).unwrap();
     assert_eq!(read.checkpoint.unwrap().seq, 3);
     assert_eq!(seqs(&read.batches), [4, 5]);
-    let read = open.store.log(pk, 2).unwrap();
-    assert_eq!((read.checkpoint, seqs(&read.batches)), (None, vec![3, 4, 5]));
     // A later one replaces it, without any record.
     open.write([Append {
         body: vec![],
+        follows: 5,
         last: 5,
         checkpoint: Some(checkpoint(5, TaskState::Working)),
         ..pieces(pk, &[piece(5)])
     }]);
-    let read = open.store.log(pk, 0).unwrap();
+    let read = wait(open.store.log(pk)).unwrap();
     assert_eq!((read.checkpoint.unwrap().seq, read.batches.len()), (5, 0));
-    assert!(matches!(open.store.log_since(pk, 0).unwrap(), Tail::Records(batches) if seqs(&batches).len() == 5));
+    assert!(matches!(wait(open.store.log_since(pk, 0)).unwrap(), Tail::Records(batches) if seqs(&batches).len() == 5));
 }
 
 #[test]
 fn counters_follow_every_change() {
     let mut open = Open::at(StoreUrl::Memory);
-    let total = |store: &Store, owner: &str, state| store.total(&ListQuery { state, ..everything(owner) }).unwrap();
+    let total =
+        |store: &Store, owner: &str, state| wait(store.total(&ListQuery { state, ..everything(owner) })).unwrap();
     let made: Vec<_> = (0..5).map(|_| new_task(&open.store, "ann", "c", TaskState::Working, 1)).collect();
-    let pks: Vec<_> = made.iter().map(|a| a.pk).collect();
+    let pks: Vec<_> = made.iter().map(|a| a.task).collect();
     let foreign = new_task(&open.store, "bob", "c", TaskState::Working, 1);
     open.write(made.into_iter().chain([foreign]));
     assert_eq!(total(&open.store, "ann", None), 5);
@@ -279,7 +295,7 @@ fn counters_follow_every_change() {
     for (state, n) in [(TaskState::Working, 3), (TaskState::Completed, 2), (TaskState::InputRequired, 0)] {
         assert_eq!(total(&open.store, "ann", Some(state)), n, "{state:?}");
         let query = ListQuery { state: Some(state), ..everything("ann") };
-        assert_eq!(open.store.list(&query).unwrap().len() as u64, n, "{state:?}");
+        assert_eq!(wait(open.store.list(&query)).unwrap().len() as u64, n, "{state:?}");
     }
     assert_eq!(total(&open.store, "ann", None), 5);
 }
@@ -305,7 +321,7 @@ fn everything_pushed_from_many_threads_is_answered_once() {
         assert!(done.iter().all(|(_, result)| *result == Ok(2)));
         answered += done.len();
     }
-    assert_eq!(open.store.total(&everything("ann")).unwrap(), 800);
+    assert_eq!(wait(open.store.total(&everything("ann"))).unwrap(), 800);
     let mut commits = open.commits;
     open.writer.close();
     drop(open.writer);
@@ -332,12 +348,12 @@ fn closing_writes_what_was_pushed_into_one_file() {
     for _ in 0..100 {
         open.writer.push(Item::new(vec![new_task(&open.store, "ann", "c", TaskState::Completed, 1)]));
     }
-    open.store.total(&everything("ann")).unwrap();
+    wait(open.store.total(&everything("ann"))).unwrap();
     open.close();
     let files: Vec<_> = dir.path().read_dir().unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(files.iter().all(|name| name == "tricord.db" || name == "tricord.db.lock"), "{files:?}");
     let again = Open::at(url);
-    assert_eq!(again.store.total(&everything("ann")).unwrap(), 100);
+    assert_eq!(wait(again.store.total(&everything("ann"))).unwrap(), 100);
 }
 
 #[test]
@@ -360,11 +376,11 @@ fn readers_see_whole_commits_while_the_log_is_emptied() {
                 scope.spawn(move || {
                     let mut seen = 0;
                     while !stop.load(Ordering::Relaxed) {
-                        let now = store.total(&everything("ann")).unwrap();
+                        let now = wait(store.total(&everything("ann"))).unwrap();
                         assert!(now >= seen && now % 20 == 0, "{now} after {seen}");
-                        let rows = store.list(&ListQuery { limit: 20, ..everything("ann") }).unwrap();
+                        let rows = wait(store.list(&ListQuery { limit: 20, ..everything("ann") })).unwrap();
                         for row in rows.iter().take(3) {
-                            assert_eq!(seqs(&store.log(row.pk, 0).unwrap().batches), [1, 2]);
+                            assert_eq!(seqs(&wait(store.log(row.task)).unwrap().batches), [1, 2]);
                         }
                         seen = now;
                     }
@@ -387,7 +403,7 @@ fn readers_see_whole_commits_while_the_log_is_emptied() {
             reader.join().unwrap();
         }
     });
-    assert_eq!(store.total(&everything("ann")).unwrap(), 2000);
+    assert_eq!(wait(store.total(&everything("ann"))).unwrap(), 2000);
     open.close();
     drop(store);
     assert_eq!(check(&url).unwrap().problems, Vec::<String>::new());

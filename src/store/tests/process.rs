@@ -16,21 +16,21 @@ fn each_start_is_a_new_epoch_of_one_generation() {
     // Waits for credentials with its run suspended.
     made.push(new_task(&open.store, "bob", "c", TaskState::AuthRequired, 1));
     open.write(made.clone());
-    assert_eq!(open.store.orphans(0, 10).unwrap(), [], "of this epoch");
+    assert_eq!(wait(open.store.orphans(None, 10)).unwrap(), [], "of this epoch");
     open.close();
 
     let again = Open::at(url.clone());
     assert_eq!((again.store.generation(), again.store.epoch()), (generation, epoch + 1));
-    assert!(again.store.allocate() > made[4].pk);
-    let orphans = again.store.orphans(0, 10).unwrap();
-    let pks: Vec<_> = orphans.iter().map(|row| row.pk).collect();
-    assert_eq!(pks, [made[0].pk, made[1].pk, made[4].pk]);
+    assert!(again.store.new_task(Uuid::nil()) > made[4].task);
+    let orphans = wait(again.store.orphans(None, 10)).unwrap();
+    let pks: Vec<_> = orphans.iter().map(|row| row.task).collect();
+    assert_eq!(pks, [made[0].task, made[1].task, made[4].task]);
     assert!(orphans.iter().all(|row| row.epoch == epoch));
-    assert_eq!(again.store.orphans(pks[0], 1).unwrap()[0].pk, pks[1]);
+    assert_eq!(wait(again.store.orphans(Some(pks[0]), 1)).unwrap()[0].task, pks[1]);
     // What is written again belongs to this epoch.
     let mut again = again;
     again.write([enter(pks[0], 3, TaskState::Working, 2)]);
-    assert_eq!(again.store.orphans(0, 10).unwrap().len(), 2);
+    assert_eq!(wait(again.store.orphans(None, 10)).unwrap().len(), 2);
 }
 
 #[test]
@@ -142,10 +142,10 @@ fn what_was_acknowledged_survives_a_kill() {
         child.0.wait().unwrap();
 
         let open = Open::at(url.clone());
-        let rows = open.store.list(&ListQuery { limit: u32::MAX, ..everything("ann") }).unwrap();
+        let rows = wait(open.store.list(&ListQuery { limit: u32::MAX, ..everything("ann") })).unwrap();
         let found: HashSet<_> = rows.iter().map(|row| row.id.to_string()).collect();
         assert!(found.is_superset(&acknowledged), "round {round}");
-        assert_eq!(open.store.orphans(0, u32::MAX).unwrap().len(), rows.len());
+        assert_eq!(wait(open.store.orphans(None, u32::MAX)).unwrap().len(), rows.len());
         assert_eq!(open.store.epoch(), 2 * round);
         open.close();
         assert_eq!(check(&url).unwrap().problems, Vec::<String>::new());
