@@ -43,10 +43,12 @@ mod clock;
 pub mod config;
 pub mod engine;
 mod launch;
+mod limits;
 pub mod protocol;
 pub mod schema;
 pub mod server;
 pub mod service;
+mod settings;
 pub mod store;
 pub mod task;
 #[cfg(feature = "cli")]

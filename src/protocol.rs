@@ -15,6 +15,17 @@ pub const CARD_PATH: &str = "/.well-known/agent-card.json";
 pub const OLD_CARD_PATH: &str = "/.well-known/agent.json";
 /// Where the keys are published that cards are signed with.
 pub const KEYS_PATH: &str = "/.well-known/jwks.json";
+/// Answers while the process runs.
+pub const LIVE_PATH: &str = "/livez";
+/// Answers whether the server accepts work.
+pub const READY_PATH: &str = "/readyz";
+/// Where the OpenAPI document is served.
+pub const OPENAPI_PATH: &str = "/openapi.json";
+/// Where the OpenRPC document is served.
+pub const OPENRPC_PATH: &str = "/openrpc.json";
+/// Every path that is not in the schema. An agent cannot have the name of a first segment.
+pub const SERVER_PATHS: &[&str] =
+    &[CARD_PATH, OLD_CARD_PATH, KEYS_PATH, LIVE_PATH, READY_PATH, OPENAPI_PATH, OPENRPC_PATH];
 
 /// A2A as this server speaks it.
 pub static PROTOCOL: Protocol = protocol(ABSENT_VERSION);

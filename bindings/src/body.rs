@@ -150,7 +150,7 @@ pub struct BodyLimits {
 impl Default for BodyLimits {
     /// 16 MiB, 60 s, and 256 MiB for all.
     fn default() -> Self {
-        Self { bytes: 16 << 20, time: Duration::from_secs(60), budget: Budget::new(256 << 20) }
+        Self { bytes: Self::DEFAULT_BYTES, time: Duration::from_secs(60), budget: Budget::new(Self::DEFAULT_BUDGET) }
     }
 }
 
@@ -158,6 +158,11 @@ impl Default for BodyLimits {
 const MOST_RESERVED: u64 = 16 << 20;
 
 impl BodyLimits {
+    /// The largest body by default, in bytes.
+    pub const DEFAULT_BYTES: usize = 16 << 20;
+    /// The default budget of all bodies, in bytes.
+    pub const DEFAULT_BUDGET: usize = 256 << 20;
+
     /// Judges the length that the headers announce, before anything is read.
     ///
     /// # Errors

@@ -1,11 +1,12 @@
-//! What does the work: the [`Agent`] trait, and the kinds that come with the server.
+//! Agents: the [`Agent`] trait, what an agent sees of its task, and the kinds of agents that come with the server.
 //!
-//! An agent sees its [`TaskContext`] and nothing else: not the engine, not the store, not the wire.
+//! An agent sees its [`TaskContext`] and nothing else. It does not depend on the engine, the store or a binding.
 
 mod artifact;
 mod conformance;
 mod echo;
 pub mod exec;
+mod kind;
 mod task_context;
 
 use std::error::Error as StdError;
@@ -17,14 +18,18 @@ use std::sync::Arc;
 pub use artifact::ArtifactWriter;
 pub use conformance::Conformance;
 pub use echo::Echo;
+pub use kind::{AgentKind, CardDefaults, Kind, KindSettings, OnRestart};
 pub use task_context::{Parts, Resumed, RunHandle, TaskContext, Turn, text_part};
 
 use crate::schema::TaskState;
+pub(crate) use kind::KINDS;
+pub use kind::{BuiltAgent, TestHooks};
 
 /// Something that does the work of tasks.
 ///
-/// One value serves all tasks at once; what belongs to a task comes with the [`TaskContext`]. Returning `Ok` completes the task
-/// (unless it asked for input or ended already); an error fails it with the error's public message. A panic fails it too.
+/// One value serves all tasks at once; everything about one task is in its [`TaskContext`]. Returning `Ok` completes the
+/// task, unless the agent asked for input or ended the task itself. An error fails the task with the error's public
+/// message. A panic fails it too.
 ///
 /// ```
 /// use tricord::agents::{Agent, AgentError, TaskContext};
@@ -40,28 +45,37 @@ use crate::schema::TaskState;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an agent",
+    label = "expected an agent",
+    note = "implement `Agent` for `{Self}`: `async fn run(&self, task: TaskContext) -> Result<(), AgentError>`",
+    note = "or make an agent from a function: `from_fn(|task: TaskContext| async move {{ ... }})`"
+)]
 pub trait Agent: Send + Sync + 'static {
-    /// One run: from a message to the end of the task, or to the point where the next message is needed.
+    /// Works on one message, until the task ends or needs the next message.
+    ///
+    /// # Errors
+    /// The failure of the task. Errors of [`TaskContext`] are passed on with `?`.
     fn run(&self, task: TaskContext) -> impl Future<Output = Result<(), AgentError>> + Send;
 
-    /// Whether a run may answer with a message instead of a task ([`TaskContext::reply`]). Agents that never do say `false` and
-    /// have their task made at once.
+    /// Returns whether a run may answer with a message instead of a task ([`TaskContext::reply`]). For agents that return
+    /// `false` the task is created at once.
     fn may_reply(&self) -> bool {
         true
     }
 }
 
-/// An agent of any kind.
+/// An agent of any type, behind a pointer.
 #[derive(Clone)]
 pub struct BoxAgent(Arc<dyn Boxed>);
 
 impl BoxAgent {
-    /// Takes an agent.
+    /// Wraps an agent.
     pub fn new(agent: impl Agent) -> Self {
         Self(Arc::new(agent))
     }
 
-    /// Runs it; see [`Agent::run`].
+    /// Starts a run. See [`Agent::run`].
     pub fn run(&self, task: TaskContext) -> Running {
         let agent = Arc::clone(&self.0);
         Box::pin(async move { agent.run_boxed(task).await })
@@ -79,10 +93,10 @@ impl fmt::Debug for BoxAgent {
     }
 }
 
-/// A run under way.
+/// The future of a run.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>>;
 
-/// The same trait with a future that has no type of its own, so that agents of several kinds can stand side by side.
+/// [`Agent`] with a boxed future, so that agents of different types fit into one list.
 trait Boxed: Send + Sync {
     fn run_boxed(&self, task: TaskContext) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + '_>>;
     fn may_reply(&self) -> bool;
@@ -98,7 +112,7 @@ impl<A: Agent> Boxed for A {
     }
 }
 
-/// An agent from a function.
+/// Makes an agent from a function.
 ///
 /// ```
 /// use tricord::agents::{TaskContext, from_fn};
@@ -126,7 +140,7 @@ where
     FromFn(run)
 }
 
-/// Why a run failed: a message that the client reads, and a cause that only the log has.
+/// The failure of a run: a message for the client, and a cause that is only logged.
 pub struct AgentError {
     public: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
@@ -134,24 +148,25 @@ pub struct AgentError {
 }
 
 impl AgentError {
-    /// A failure with a message for the client.
+    /// Creates a failure with a message for the client.
     pub fn new(public: impl Into<String>) -> Self {
         Self { public: public.into(), source: None, refused: None }
     }
 
-    /// Adds the cause, which is logged and never sent.
+    /// Sets the cause, which is logged and never sent.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// The message for the client.
+    /// Returns the message for the client.
     pub fn public(&self) -> &str {
         &self.public
     }
 
-    /// The refusal that this error passes on, if it is one: then the task has ended, or cannot go on, by itself.
+    /// Returns the refusal of an event that this error passes on, if there is one. The task has then ended already, or
+    /// cannot go on.
     pub fn refusal(&self) -> Option<&EmitError> {
         self.refused.as_ref()
     }
@@ -175,22 +190,22 @@ impl StdError for AgentError {
     }
 }
 
-/// Why an event of an agent was not taken.
+/// Why an event of an agent was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
-    /// The task has ended in this state: cancelled meanwhile, or by the agent itself.
+    /// The task has ended in this state, for example because it was cancelled.
     #[error("the task has ended in {}", .0.as_str_name())]
     Ended(TaskState),
-    /// The run has answered with a message, or has been replaced; nothing more can come of it.
+    /// The run has answered with a message or was replaced by another one.
     #[error("the run is over")]
     RunOver,
-    /// The event is not legal now, or not well formed.
+    /// The event is not allowed in the task's state, or is malformed.
     #[error("{0}")]
     Illegal(String),
-    /// The task has as many records, or bytes, as a task may have.
+    /// The task has reached a limit on its records or bytes; the text names it.
     #[error("the task is larger than the server allows: {0}")]
     TooLarge(&'static str),
-    /// The store failed; the task goes on, or fails, by what was committed.
+    /// The store failed. The server recovers the task from what was committed.
     #[error("the store failed")]
     StoreLost,
 }

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
+
 use super::exit::{self, Exit, Failure};
+use crate::agents::KINDS;
 use crate::config::{Config, Sources};
 use crate::protocol::CARD_PATH;
 use crate::telemetry;
@@ -38,7 +41,7 @@ pub(super) struct ConfigArgs {
     exec: Option<String>,
 
     /// Serve one agent of this kind
-    #[arg(long, value_name = "KIND", value_parser = ["echo", "conformance"])]
+    #[arg(long, value_name = "KIND", value_parser = kinds())]
     agent_kind: Option<String>,
 
     /// Where tasks are kept: sqlite:PATH or memory:
@@ -92,6 +95,11 @@ impl ConfigArgs {
         }
         Ok(sources.load()?)
     }
+}
+
+/// Every kind of agent that can be configured.
+fn kinds() -> PossibleValuesParser {
+    KINDS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.card.description)).into()
 }
 
 pub(super) fn run(args: Args) -> ExitCode {

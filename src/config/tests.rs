@@ -1,14 +1,15 @@
-//! What a configuration means, and what each mistake in one is told.
+//! What a configuration means, and the message for each mistake in one.
 
 use std::time::Duration;
 
-use super::{AgentKind, Config, LogFormat, OnRestart, Sources, StoreUrl};
+use super::{Config, LogFormat, OnRestart, Sources, StoreUrl};
+use crate::agents::exec::ExecSettings;
 
 fn load(text: &str) -> Result<Config, String> {
     Sources::default().text("t.toml", text).load().map_err(|problems| problems.to_string())
 }
 
-/// The one problem that the text has.
+/// Returns the only problem of the text.
 fn problem(text: &str) -> String {
     load(text).expect_err(text)
 }
@@ -21,7 +22,7 @@ fn no_file_is_one_echo_agent() {
     assert_eq!(config.store.keep_finished, Some(Duration::from_secs(30 * 86_400)));
     assert_eq!(config.admin.listen, None);
     assert_eq!(config.default_agent, "echo");
-    assert!(matches!(config.agents.as_slice(), [agent] if matches!(agent.kind, AgentKind::Echo)));
+    assert_eq!(config.agents.iter().map(|agent| agent.kind.name()).collect::<Vec<_>>(), ["echo"]);
     assert_eq!(config.agents[0].card.skills[0].id, "echo");
     assert_eq!(config.public_url(([0, 0, 0, 0], 81).into()), "http://127.0.0.1:81");
 }
@@ -97,14 +98,14 @@ fn a_file_with_everything_is_read() {
     assert!(config.server.trusted_proxies[0].contains([10, 1, 2, 3].into()));
     let keys: Vec<_> = config.server.card_keys.iter().map(|key| (key.key.reveal(), key.kid.as_deref())).collect();
     assert_eq!(keys, [("s3", Some("k")), ("s3", None)]);
-    assert_eq!((config.limits.body, config.limits.running_tasks), (1 << 20, 5));
+    assert_eq!((config.limits.body, config.limits.engine.running), (1 << 20, 5));
     assert_eq!((&config.store.url, config.store.keep_finished), (&StoreUrl::Memory, None));
     assert_eq!(config.protocol.assume_version.as_deref(), Some("1.0"));
     assert_eq!(config.log.format, LogFormat::Json);
     let agent = &config.agents[0];
     assert_eq!((agent.on_restart, agent.cancel_grace), (OnRestart::Resume, Duration::from_millis(250)));
     assert!(agent.dedupe_message_id && agent.card.extensions[0].required);
-    let AgentKind::Exec(exec) = &agent.kind else { panic!("{agent:?}") };
+    let exec: &ExecSettings = agent.kind.settings().unwrap();
     assert_eq!(exec.command, ["python3", "support.py"]);
     assert_eq!((exec.concurrency, exec.max_line, exec.max_output), (8, 1 << 20, 64 << 20));
     assert_eq!((exec.environment["KEY"].reveal(), exec.environment["MODE"].reveal()), ("s3", "fast"));
@@ -129,7 +130,7 @@ fn the_environment_wins_over_the_file_and_a_flag_over_both() {
         .unwrap();
     assert_eq!(config.server.listen.port(), 3);
     assert_eq!(config.store.url, StoreUrl::Memory);
-    assert_eq!(config.limits.streams, 7);
+    assert_eq!(config.limits.engine.streams, 7);
     assert_eq!(config.server.cors_origins, ["*"]);
     assert_eq!(config.server.grace, Duration::from_secs(1));
     assert_eq!(config.default_agent, "exec");
@@ -140,103 +141,107 @@ fn each_mistake_names_file_line_and_key() {
     let cases = [
         ("[server]\nlistn = ''", "t.toml:2: server.listn: unknown key; did you mean \"server.listen\"?"),
         ("\n[servr]", "t.toml:2: servr: unknown key; did you mean \"server\"?"),
-        ("[admin]\nxyzzy = 1", "t.toml:2: admin.xyzzy: unknown key; known here: listen"),
+        ("[admin]\nxyzzy = 1", "t.toml:2: admin.xyzzy: unknown key; known keys: listen"),
         ("[server]\nlisten = 8080", "t.toml:2: server.listen: takes a string, not a whole number"),
         (
             "[server]\nlisten = ':8080'",
-            "t.toml:2: server.listen: \":8080\" is no address and port: write \"127.0.0.1:8080\", \"0.0.0.0:8080\" or \
+            "t.toml:2: server.listen: \":8080\" is not an address with a port: write \"127.0.0.1:8080\", \"0.0.0.0:8080\" or \
              \"[::]:8080\"",
         ),
         ("[server]\npublic_url = ''", "t.toml:2: server.public_url: must not be empty"),
         (
             "[server]\nbase_path = 'v1'",
-            "t.toml:2: server.base_path: \"v1\" is no path: write it like \"/v1/a2a\", with letters, digits, - . _ ~ only",
+            "t.toml:2: server.base_path: \"v1\" is not a path: write it like \"/v1/a2a\", with letters, digits and - . _ ~ only",
         ),
         (
             "[server.tls]\ncert = '/dev/null'",
-            "t.toml:1: server.tls.key: is missing: TLS needs both cert and key, two PEM files",
+            "t.toml:1: server.tls.key: is missing: TLS needs cert and key, two PEM files",
         ),
         (
             "[server]\ncors_origins = ['https://a/b']",
-            "t.toml:2: server.cors_origins: \"https://a/b\" has a path: an origin is scheme, host and port only",
+            "t.toml:2: server.cors_origins: \"https://a/b\" has a path: an origin is only scheme, host and port",
         ),
         (
             "[server]\ncors_origins = ['*']\ncors_credentials = true",
-            "t.toml:3: server.cors_credentials: cannot be with \"*\" in cors_origins: name the origins",
+            "t.toml:3: server.cors_credentials: cannot be true while cors_origins is \"*\": list the origins",
         ),
         (
             "[server]\ntrusted_proxies = ['10.0.0.0/33']",
-            "t.toml:2: server.trusted_proxies: \"10.0.0.0/33\" is no network: write \"10.0.0.0/8\", \"192.0.2.1\" or \
+            "t.toml:2: server.trusted_proxies: \"10.0.0.0/33\" is not a network: write \"10.0.0.0/8\", \"192.0.2.1\" or \
              \"fd00::/8\"",
         ),
         (
             "[[server.card_keys]]\nkey = 'MC4CAQ'",
-            "t.toml:2: server.card_keys[0].key: takes \"file:PATH\" or \"env:NAME\", a private key in PEM: it does not belong \
-             into the configuration",
+            "t.toml:2: server.card_keys[0].key: takes \"file:PATH\" or \"env:NAME\" of a private key in PEM, \
+             not the key itself",
         ),
         (
             "[server]\ngrace = '5 weeks'",
-            "t.toml:2: server.grace: \"5 weeks\" is no duration: write a whole number and ms, s, m, h or d, such as \"30s\"",
+            "t.toml:2: server.grace: \"5 weeks\" is not a duration: write a whole number and ms, s, m, h or d, such as \"30s\"",
         ),
-        ("[server]\ndefault_agent = 'x'", "t.toml:2: server.default_agent: no agent is named \"x\"; there are: echo"),
+        ("[server]\ndefault_agent = 'x'", "t.toml:2: server.default_agent: no agent is named \"x\": use one of echo"),
         (
             "[admin]\nlisten = '0.0.0.0:1'",
-            "t.toml:2: admin.listen: 0.0.0.0:1 is not a loopback address; the admin port has no authentication, so it needs one",
+            "t.toml:2: admin.listen: 0.0.0.0:1 is not a loopback address: use 127.0.0.1 or [::1], because the admin port has no \
+             authentication",
         ),
         (
             "[limits]\nbody = '64mib'",
-            "t.toml:2: limits.body: \"64mib\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"64MiB\"",
+            "t.toml:2: limits.body: \"64mib\" is not a size: write a whole number and B, KiB, MiB or GiB, such as \"64MiB\"",
         ),
         ("[limits]\nstreams = 0", "t.toml:2: limits.streams: takes a whole number from 1 to 4294967295, not 0"),
         (
             "[limits]\nbodies_in_flight = '1MiB'",
-            "t.toml:2: limits.bodies_in_flight: is less than limits.body, so a full body could never be read",
+            "t.toml:2: limits.bodies_in_flight: is less than limits.body: a body of that size could never be received",
         ),
         (
-            "[store]\nurl = 'postgres://h/d'",
-            "t.toml:2: store.url: PostgreSQL is not built into this binary; use \"sqlite:PATH\" or \"memory:\"",
+            "[store]\nurl = 'postgres://ann:s3@h/d'",
+            "t.toml:2: store.url: unsupported store URL \"postgres\": use \"sqlite:PATH\" or \"memory:\"",
         ),
         (
             "[store]\nurl = 'tricord.db'",
-            "t.toml:2: store.url: \"tricord.db\" is no store: write \"sqlite:PATH\" or \"memory:\"",
+            "t.toml:2: store.url: unsupported store URL \"tricord.db\": use \"sqlite:PATH\" or \"memory:\"",
         ),
         (
             "[store]\nkeep_finished = '1m'",
-            "t.toml:2: store.keep_finished: is less than an hour, the least that clients may rely on; or write \"forever\"",
+            "t.toml:2: store.keep_finished: is less than an hour, which clients rely on: use \"1h\" or more, or \"forever\"",
         ),
         (
             "[protocol]\nassume_version = '0.3'",
-            "t.toml:2: protocol.assume_version: version \"0.3\" is not served; the one that is: \"1.0\"",
+            "t.toml:2: protocol.assume_version: unsupported version \"0.3\": use \"1.0\"",
         ),
-        ("[log]\nformat = 'xml'", "t.toml:2: log.format: \"xml\" is none of \"text\", \"json\""),
-        ("[log]\nlevel = 'loud'", "t.toml:2: log.level: \"loud\" is no level: off, error, warn, info, debug or trace"),
+        ("[log]\nformat = 'xml'", "t.toml:2: log.format: takes one of \"text\", \"json\", not \"xml\""),
+        (
+            "[log]\nlevel = 'loud'",
+            "t.toml:2: log.level: \"loud\" is not a log level: use off, error, warn, info, debug or trace",
+        ),
         ("[log]\naccess = 'yes'", "t.toml:2: log.access: takes true or false, not a string"),
-        ("agents = []", "t.toml:1: agents: is empty: a server without agents serves nothing"),
+        ("agents = []", "t.toml:1: agents: is empty: configure at least one agent, or remove the key"),
         ("agents = 'echo'", "t.toml:1: agents: takes a list of tables ([[agents]]), not a string"),
-        ("[[agents]]\nname = 'a'", "t.toml:1: agents[0].kind: is missing: echo, exec or conformance"),
+        ("[[agents]]\nname = 'a'", "t.toml:1: agents[0].kind: is missing: use one of echo, exec, conformance"),
         (
             "[[agents]]\nkind = 'openai'\nmodel = 'm'",
-            "t.toml:2: agents[0].kind: \"openai\" is not built into this binary; built in are: echo, exec, conformance",
+            "t.toml:2: agents[0].kind: unknown kind of agent \"openai\": use one of echo, exec, conformance",
         ),
         (
             "[[agents]]\nkind = 'ecoh'",
-            "t.toml:2: agents[0].kind: \"ecoh\" is no kind of agent: echo, exec or conformance",
+            "t.toml:2: agents[0].kind: unknown kind of agent \"ecoh\": use one of echo, exec, conformance",
         ),
         (
             "[[agents]]\nkind = 'echo'\nname = 'a b'",
-            "t.toml:3: agents[0].name: \"a b\" is no name: 1 to 64 letters, digits, _ . or -",
+            "t.toml:3: agents[0].name: \"a b\" is not a name for an agent: use 1 to 64 letters, digits, _ . or -",
         ),
         (
             "[[agents]]\nkind = 'echo'\nname = 'tasks'",
-            "t.toml:3: agents[0].name: \"tasks\" is a path of the server itself; choose another name",
+            "t.toml:3: agents[0].name: \"tasks\" is a path of the server itself: choose another name",
         ),
         (
             "[[agents]]\nkind = 'echo'\n[[agents]]\nkind = 'echo'",
-            "t.toml:3: agents[1].name: another agent is named \"echo\" already",
+            "t.toml:3: agents[1].name: another agent is already named \"echo\": choose another name",
         ),
         (
             "[[agents]]\nkind = 'exec'",
-            "t.toml:1: agents[0].command: is missing: an exec agent needs one, such as [\"python3\", \"agent.py\"]",
+            "t.toml:1: agents[0].command: is missing: name a program, such as [\"python3\", \"agent.py\"]",
         ),
         (
             "[[agents]]\nkind = 'exec'\ncommand = 'cat -n'",
@@ -248,15 +253,15 @@ fn each_mistake_names_file_line_and_key() {
         ),
         (
             "[[agents]]\nkind = 'echo'\n[agents.card]\ninput_modes = []",
-            "t.toml:4: agents[0].card.input_modes: is empty: a card needs at least one",
+            "t.toml:4: agents[0].card.input_modes: is empty: list at least one media type",
         ),
         (
             "[[agents]]\nkind = 'echo'\n[agents.card]\noutput_modes = ['text']",
-            "t.toml:4: agents[0].card.output_modes: \"text\" is no media type: write it like \"text/plain\"",
+            "t.toml:4: agents[0].card.output_modes: \"text\" is not a media type: write it like \"text/plain\"",
         ),
         (
             "[[agents]]\nkind = 'echo'\n[agents.card]\nskills = []",
-            "t.toml:4: agents[0].card.skills: is empty: a card needs at least one skill; leave the key out for the kind's own",
+            "t.toml:4: agents[0].card.skills: is empty: list at least one skill, or remove the key for a default one",
         ),
         (
             "[[agents]]\nkind = 'echo'\n[[agents.card.skills]]\nname = 'A'",
@@ -273,7 +278,7 @@ fn each_mistake_names_file_line_and_key() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
     let text = "[server]\nlisten = 1\n[store]\nurll = ''\n[[agents]]\nkind = 'echo'\nnmae = 'x'\n";
     let lines = problem(text);
     let starts: Vec<_> = lines.lines().map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" ")).collect();
@@ -283,7 +288,7 @@ fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
 #[test]
 fn broken_toml_names_its_line() {
     let text = problem("[server]\nlisten = \n");
-    assert!(text.starts_with("t.toml:2: not TOML: "), "{text}");
+    assert!(text.starts_with("t.toml:2: invalid TOML: "), "{text}");
 }
 
 #[test]
@@ -292,14 +297,14 @@ fn problems_from_outside_the_file_name_the_variable_or_flag() {
     let problems = Sources::default().environment(variable).load().unwrap_err().to_string();
     assert_eq!(problems, "TRICORD_SERVER__LISTN: server.listn: unknown key; did you mean \"server.listen\"?");
     let problems = Sources::default().flag("--store", &["store", "url"], "here").load().unwrap_err().to_string();
-    assert!(problems.starts_with("--store: store.url: \"here\" is no store"), "{problems}");
+    assert!(problems.starts_with("--store: store.url: unsupported store URL \"here\""), "{problems}");
     let problems = Sources::default()
         .text("t.toml", "[[agents]]\nkind = 'echo'")
         .agent("--exec", "exec", Some(vec!["cat".into()]))
         .load()
         .unwrap_err()
         .to_string();
-    assert_eq!(problems, "--exec: agents: t.toml:1 names agents too; use the file or the flag");
+    assert_eq!(problems, "--exec: agents: agents are also configured at t.toml:1: use the file or the flag, not both");
 }
 
 const EXAMPLE: &str = include_str!("../../examples/tricord.toml");
@@ -320,9 +325,11 @@ fn the_example_shows_the_defaults() {
     let (agent, default) = (&example.agents[0], &bare.agents[0]);
     assert_eq!((agent.on_restart, agent.cancel_grace), (default.on_restart, default.cancel_grace));
     assert_eq!(agent.dedupe_message_id, default.dedupe_message_id);
-    let (AgentKind::Exec(exec), AgentKind::Exec(default)) = (&agent.kind, &default.kind) else { panic!("{agent:?}") };
-    let bounds = |exec: &super::ExecConfig| (exec.concurrency, exec.max_line, exec.max_output);
-    assert_eq!(bounds(exec), bounds(default));
+    let limits = |agent: &super::AgentConfig| {
+        let exec: &ExecSettings = agent.kind.settings().unwrap();
+        (exec.concurrency, exec.max_line, exec.max_output)
+    };
+    assert_eq!(limits(agent), limits(default));
 }
 
 #[test]
@@ -344,7 +351,7 @@ fn the_example_shows_every_key() {
         ("[[agents.card.skills]]", exec),
     ] {
         let told = problem(&format!("{before}{section}\nzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz = 1"));
-        let keys = told.lines().find_map(|line| line.split_once("known here: ")).unwrap_or_else(|| panic!("{told}")).1;
+        let keys = told.lines().find_map(|line| line.split_once("known keys: ")).unwrap_or_else(|| panic!("{told}")).1;
         for key in keys.split(", ") {
             let shown = EXAMPLE.lines().any(|line| {
                 let line = line.trim_start_matches("# ");
@@ -353,4 +360,13 @@ fn the_example_shows_every_key() {
             assert!(shown, "{key} of {section} is not in the example");
         }
     }
+}
+
+#[test]
+fn every_first_segment_of_a_route_is_reserved() {
+    for name in ["message", "tasks", "extendedAgentCard", ".well-known", "livez", "readyz", "openapi.json", "..", "."] {
+        let text = problem(&format!("[[agents]]\nkind = 'echo'\nname = '{name}'"));
+        assert!(text.contains("is a path of the server itself"), "{text}");
+    }
+    assert!(load("[[agents]]\nkind = 'echo'\nname = 'metrics'").is_ok());
 }

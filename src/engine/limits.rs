@@ -4,37 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agents::EmitError;
+use crate::limits::EngineLimits;
 use crate::store::MAX_SEQ;
-
-/// Limits of a whole engine. Work beyond one is refused with a clear answer, never queued without bound.
-#[derive(Debug, Clone)]
-pub struct EngineLimits {
-    /// Tasks that run at the same time.
-    pub running: usize,
-    /// Bytes appended and not yet committed, over all tasks.
-    pub uncommitted: usize,
-    /// The same of one run: beyond it, its emits wait.
-    pub uncommitted_per_run: usize,
-    /// Streams open at the same time.
-    pub streams: usize,
-    /// Records of one task.
-    pub task_records: u64,
-    /// Bytes of one task's log.
-    pub task_bytes: usize,
-}
-
-impl Default for EngineLimits {
-    fn default() -> Self {
-        Self {
-            running: 10_000,
-            uncommitted: 64 << 20,
-            uncommitted_per_run: 256 << 10,
-            streams: 100_000,
-            task_records: 50_000,
-            task_bytes: 64 << 20,
-        }
-    }
-}
 
 /// What is used of the limits now.
 #[derive(Debug, Default)]

@@ -29,24 +29,15 @@ use crate::agents::{BoxAgent, EmitError};
 use crate::schema::TaskState;
 use crate::store::{Health, Store, StoreError, Writer};
 
+pub use crate::agents::OnRestart;
+pub use crate::limits::EngineLimits;
 pub use cell::TaskCell;
-pub use limits::EngineLimits;
 pub use read::Snapshot;
 pub use send::{Incoming, Outcome, Sent};
 pub use stream::TaskStream;
 
 use cells::{Cells, Finished};
 use limits::Usage;
-
-/// What happens to a task whose run was under way when the server stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnRestart {
-    /// It fails, with a message that says so.
-    #[default]
-    Fail,
-    /// It runs again, with what it had made so far, at most three times.
-    Resume,
-}
 
 /// An agent as the engine needs it.
 #[derive(Debug)]

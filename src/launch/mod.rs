@@ -14,11 +14,10 @@ use tricord_bindings::BindingSettings;
 use tricord_bindings::body::{BodyLimits, Budget};
 use tricord_bindings::server::{ConnectionLimits, acceptor, raise_open_files};
 
-use crate::agents::exec::Exec;
-use crate::agents::{Agent, BoxAgent, Conformance, Echo};
+use crate::agents::{Agent, AgentKind, BoxAgent, BuiltAgent, TestHooks};
 use crate::card::{self, Document, Signer};
-use crate::config::{self, AgentKind, Config};
-use crate::engine::{self, AgentSpec, Engine};
+use crate::config::{self, Config};
+use crate::engine::{AgentSpec, Engine};
 use crate::protocol;
 use crate::server::admin::{self, Admin};
 use crate::server::{Anonymous, Cards, Server, is_served};
@@ -117,7 +116,7 @@ impl Launch {
     /// When something of it is in the way.
     pub fn check(&self) -> Result<(), LaunchError> {
         self.config.server.tls.as_ref().map(tls).transpose()?;
-        Agents::start(&self.config, &self.rust).map(drop)
+        Agents::build(&self.config, &self.rust).map(drop)
     }
 
     /// Opens the store, recovers what an earlier process left, and binds the ports.
@@ -137,7 +136,7 @@ impl Launch {
         }
         raise_open_files();
         let tls = config.server.tls.as_ref().map(tls).transpose()?;
-        let agents = Agents::start(&config, &rust)?;
+        let agents = Agents::build(&config, &rust)?;
         let listener = listen("server.listen", config.server.listen).await?;
         let admin_listener = match config.admin.listen {
             Some(address) => Some(listen("admin.listen", address).await?),
@@ -155,7 +154,7 @@ impl Launch {
         let options = Options { url: config.store.url.clone(), keep_finished: config.store.keep_finished };
         let store = tokio::task::spawn_blocking(move || Store::open(&options)).await;
         let store = store.map_err(|e| LaunchError::Agent(e.to_string()))??;
-        let engine = Engine::start(store, agents.specs, limits(&config.limits)).await?;
+        let engine = Engine::start(store, agents.specs, config.limits.engine.clone()).await?;
         let service = Service::new(engine.clone(), offers, &config.default_agent);
         let server = Server::builder(Arc::new(service))
             .protocol(if config.protocol.assume_version.is_some() {
@@ -182,7 +181,7 @@ impl Launch {
                 move || server.call_counts()
             });
             let connections = Box::new(move || server.connections());
-            let admin = Admin { engine: engine.clone(), conformance: agents.conformance, calls, connections };
+            let admin = Admin { engine: engine.clone(), test_hooks: agents.test_hooks, calls, connections };
             tokio::spawn(admin::serve(listener, admin))
         });
         Ok(Running { config, server, engine, listener, tls, address, public_url, admin_address, admin })
@@ -295,42 +294,33 @@ impl std::fmt::Debug for Running {
     }
 }
 
-/// The agents as the engine takes them.
+/// The agents, made from their settings.
 struct Agents {
     specs: Vec<AgentSpec>,
-    conformance: Vec<Conformance>,
+    test_hooks: Vec<Arc<dyn TestHooks>>,
 }
 
 impl Agents {
-    fn start(config: &Config, rust: &HashMap<String, BoxAgent>) -> Result<Self, LaunchError> {
-        let mut conformance = Vec::new();
-        let mut specs = Vec::new();
-        for described in &config.agents {
-            let agent = match &described.kind {
-                AgentKind::Echo => BoxAgent::new(Echo),
-                AgentKind::Conformance => {
-                    let agent = Conformance::default();
-                    conformance.push(agent.clone());
-                    BoxAgent::new(agent)
+    fn build(config: &Config, rust: &HashMap<String, BoxAgent>) -> Result<Self, LaunchError> {
+        let mut agents = Self { specs: Vec::new(), test_hooks: Vec::new() };
+        for agent in &config.agents {
+            let wrong = |text: String| LaunchError::Agent(format!("{}: {text}", agent.name));
+            let BuiltAgent { agent: built, test_hooks } = match &agent.kind {
+                AgentKind::BuiltIn(_, settings) => settings.build(agent.cancel_grace).map_err(wrong)?,
+                AgentKind::Rust => {
+                    let given = rust.get(&agent.name).cloned();
+                    given.ok_or_else(|| wrong("the program gave no agent of this name".to_owned()))?.into()
                 }
-                AgentKind::Exec(exec) => Exec::from_config(exec, described.cancel_grace)
-                    .map(BoxAgent::new)
-                    .map_err(|error| LaunchError::Agent(format!("{}: {error}", described.name)))?,
-                AgentKind::Rust => rust.get(&described.name).cloned().ok_or_else(|| {
-                    LaunchError::Agent(format!("{}: no agent was given for this name", described.name))
-                })?,
             };
-            specs.push(AgentSpec {
-                name: described.name.as_str().into(),
-                agent,
-                on_restart: match described.on_restart {
-                    config::OnRestart::Fail => engine::OnRestart::Fail,
-                    config::OnRestart::Resume => engine::OnRestart::Resume,
-                },
-                cancel_grace: described.cancel_grace,
+            agents.test_hooks.extend(test_hooks);
+            agents.specs.push(AgentSpec {
+                name: agent.name.as_str().into(),
+                agent: built,
+                on_restart: agent.on_restart,
+                cancel_grace: agent.cancel_grace,
             });
         }
-        Ok(Self { specs, conformance })
+        Ok(agents)
     }
 }
 
@@ -374,23 +364,10 @@ fn tls(files: &config::TlsConfig) -> Result<TlsAcceptor, LaunchError> {
     Ok(acceptor(&certificates, &key)?)
 }
 
-fn limits(limits: &config::LimitsConfig) -> engine::EngineLimits {
-    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    engine::EngineLimits {
-        running: limits.running_tasks as usize,
-        uncommitted: bytes(limits.uncommitted),
-        uncommitted_per_run: bytes(limits.uncommitted_per_run),
-        streams: limits.streams as usize,
-        task_records: limits.task_records.into(),
-        task_bytes: bytes(limits.task_size),
-    }
-}
-
 fn settings(config: &Config) -> BindingSettings {
-    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let body = BodyLimits {
-        bytes: bytes(config.limits.body),
-        budget: Budget::new(bytes(config.limits.bodies_in_flight)),
+        bytes: config.limits.body,
+        budget: Budget::new(config.limits.bodies_in_flight),
         ..BodyLimits::default()
     };
     BindingSettings { body, ping: config.server.ping_interval }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tricord_bindings::CallCount;
 use uuid::Uuid;
 
-use crate::agents::Conformance;
+use crate::agents::TestHooks;
 use crate::engine::{Engine, EngineError};
 use crate::store::CommitCounts;
 
@@ -20,8 +20,8 @@ use crate::store::CommitCounts;
 pub(crate) struct Admin {
     /// The engine.
     pub(crate) engine: Engine,
-    /// The conformance agents, whose test hooks are here.
-    pub(crate) conformance: Vec<Conformance>,
+    /// What the agents offer to tests. Without any there are no `/test` routes.
+    pub(crate) test_hooks: Vec<Arc<dyn TestHooks>>,
     /// How many calls there were.
     pub(crate) calls: Box<dyn Fn() -> Vec<CallCount> + Send + Sync>,
     /// How many connections the public port has.
@@ -30,11 +30,11 @@ pub(crate) struct Admin {
 
 /// Serves the operators' port until its task is aborted.
 pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
-    let routes = Router::new()
-        .route("/metrics", get(metrics))
-        .route("/test/ticks/{task}", get(ticks))
-        .route("/test/resume/{task}", post(resume))
-        .with_state(Arc::new(admin));
+    let mut routes = Router::new().route("/metrics", get(metrics));
+    if !admin.test_hooks.is_empty() {
+        routes = routes.route("/test/ticks/{task}", get(ticks)).route("/test/resume/{task}", post(resume));
+    }
+    let routes = routes.with_state(Arc::new(admin));
     if let Err(error) = axum::serve(listener, routes).await {
         tracing::error!(%error, "the operators' port stopped");
     }
@@ -73,7 +73,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
 }
 
 async fn ticks(State(admin): State<Arc<Admin>>, Path(task): Path<String>) -> Response {
-    match admin.conformance.iter().find_map(|agent| agent.ticks(&task)) {
+    match admin.test_hooks.iter().find_map(|agent| agent.ticks(&task)) {
         Some(ticks) => ticks.to_string().into_response(),
         None => (StatusCode::NOT_FOUND, "no slow run of this task was seen\n").into_response(),
     }

@@ -33,7 +33,7 @@ use tricord_bindings::server::{ConnectionLimits, Drain, Handler, Port};
 use tricord_bindings::{Authenticator, BindingSettings, Body, CallCount, Error, Host, Protocol};
 
 use crate::card::{Document, JwkSet};
-use crate::config::Network;
+use crate::config::{CARD_MAX_AGE, Network};
 use crate::protocol::PROTOCOL;
 use crate::schema::{self, A2aService, grpc, http_json, jsonrpc, service};
 use auxiliary::AuxiliaryServices;
@@ -206,7 +206,7 @@ impl<S: A2aService> Server<S> {
             base_path: String::new(),
             cards: Arc::new(|_| None),
             keys: JwkSet::default(),
-            max_age: Duration::from_secs(300),
+            max_age: CARD_MAX_AGE,
             cors: Cors::default(),
             proxies: Vec::new(),
             // A receiver whose sender is gone keeps its last value.

@@ -8,7 +8,7 @@ use tricord_bindings::Body;
 use tricord_bindings::query::Path;
 
 use crate::card::Document;
-use crate::protocol::{CARD_PATH, KEYS_PATH, OLD_CARD_PATH};
+use crate::protocol::{CARD_PATH, KEYS_PATH, LIVE_PATH, OLD_CARD_PATH, OPENAPI_PATH, OPENRPC_PATH, READY_PATH};
 use crate::schema::AgentInterface;
 use crate::schema::http_json::{ACTIONS, WORDS};
 
@@ -40,8 +40,8 @@ impl<'a> Route<'a> {
     /// Finds the place of a path. `below` is what follows the base path, where the path is below it.
     pub(super) fn of(path: &'a str, below: Option<&'a str>) -> Self {
         match path.strip_suffix('/').unwrap_or(path) {
-            "/livez" => return Route::Live,
-            "/readyz" => return Route::Ready,
+            LIVE_PATH => return Route::Live,
+            READY_PATH => return Route::Ready,
             // Clients that know only the host look here, whatever the base path is.
             CARD_PATH | OLD_CARD_PATH => return Route::Card(None),
             KEYS_PATH => return Route::Keys,
@@ -56,8 +56,8 @@ impl<'a> Route<'a> {
         };
         let segments = split.segments();
         match &segments[..split.len()] {
-            ["openapi.json"] => Route::OpenApi,
-            ["openrpc.json"] => Route::OpenRpc,
+            [document] if OPENAPI_PATH.strip_prefix('/') == Some(document) => Route::OpenApi,
+            [document] if OPENRPC_PATH.strip_prefix('/') == Some(document) => Route::OpenRpc,
             [".well-known", "jwks.json"] => Route::Keys,
             [".well-known", "agent-card.json" | "agent.json"] => Route::Card(None),
             [agent, ".well-known", "agent-card.json" | "agent.json"] => Route::Card(Some((*agent).to_owned().into())),

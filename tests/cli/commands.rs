@@ -254,7 +254,7 @@ fn a_reader_that_stops_is_no_error() {
 }
 
 #[test]
-fn check_config_tells_everything_at_once() {
+fn check_config_reports_all_problems_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.toml");
     std::fs::write(&path, "[server]\nlisten = 8080\n[[agents]]\nkind = 'conformance'\nname = 'tasks'\n").unwrap();
@@ -262,7 +262,7 @@ fn check_config_tells_everything_at_once() {
     let ran = run(&["check-config", "--config", file]);
     let expected = format!(
         "tricord: {file}:2: server.listen: takes a string, not a whole number\n\
-         {file}:5: agents[0].name: \"tasks\" is a path of the server itself; choose another name\n"
+         {file}:5: agents[0].name: \"tasks\" is a path of the server itself: choose another name\n"
     );
     assert_eq!((ran.code, ran.err), (2, expected));
 
@@ -273,7 +273,7 @@ fn check_config_tells_everything_at_once() {
     assert_eq!((ran.code, ran.out), (0, expected));
 
     let ran = run(&["check-config", "--config", "/does/not/exist"]);
-    assert_eq!((ran.code, ran.err.starts_with("tricord: /does/not/exist: cannot be read: ")), (2, true));
+    assert_eq!((ran.code, ran.err.starts_with("tricord: cannot read /does/not/exist: ")), (2, true));
     let ran = run(&["check-config", "--exec", "python3 'open"]);
     assert_eq!(ran.code, 2);
 }

@@ -143,7 +143,7 @@ fn a_command_is_served_as_agent() {
 }
 
 #[test]
-fn calls_are_logged_where_that_is_wanted() {
+fn calls_are_logged_if_the_access_log_is_on() {
     for (access, lines) in [("true", 2), ("false", 0)] {
         let dir = TempDir::new().unwrap();
         let file = format!("[log]\naccess = {access}\nformat = 'json'\n[store]\nurl = 'memory:'\n");
@@ -160,14 +160,14 @@ fn calls_are_logged_where_that_is_wanted() {
         let calls: Vec<_> = log.iter().filter(|line| line["target"] == "access").collect();
         assert_eq!(calls.len(), lines, "{log:?}");
         if let [sent, got] = calls.as_slice() {
-            assert_eq!((&sent["span"]["rpc"], &sent["span"]["wire"]), (&"SendMessage".into(), &"grpc".into()));
+            assert_eq!((&sent["span"]["rpc"], &sent["span"]["binding"]), (&"SendMessage".into(), &"grpc".into()));
             assert_eq!((&sent["outcome"], &got["outcome"]), (&"OK".into(), &"TASK_NOT_FOUND".into()));
         }
     }
 }
 
 #[test]
-fn a_configuration_that_cannot_be_served_is_told() {
+fn a_configuration_that_cannot_be_served_is_refused() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
     let ran = run(&["serve", "--store", "memory:", "--listen", &listen]);

@@ -67,7 +67,9 @@ fn a_start_that_cannot_work_ends_with_one_line_and_exit_code_2() {
     refuses_and_warns(&dir, &["--config", "tls.toml"], &["certificate"]);
     file("tls2.toml", "[server.tls]\ncert = \"absent.pem\"\nkey = \"key.pem\"\n");
     refuses_and_warns(&dir, &["--config", "tls2.toml"], &["absent.pem"]);
-    for (variable, word) in [("\"A=B\" = \"x\"", "A=B"), ("\"\" = \"x\"", "no name"), ("A = \"a\\u0000b\"", "NUL")] {
+    for (variable, word) in
+        [("\"A=B\" = \"x\"", "A=B"), ("\"\" = \"x\"", "cannot be the name"), ("A = \"a\\u0000b\"", "NUL")]
+    {
         let agent = "[[agents]]\nkind = \"exec\"\ncommand = [\"sh\"]\n[agents.environment]";
         file("variable.toml", &format!("{agent}\n{variable}\n"));
         refuses_and_warns(&dir, &["--config", "variable.toml"], &["variable.toml:5", word]);

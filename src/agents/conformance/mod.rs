@@ -1,4 +1,4 @@
-//! The scripted agent that conformance kits and our own tests talk to: the message says what is to happen.
+//! Agents of kind `conformance`: do what the message says, for conformance kits and this project's own tests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,20 +11,35 @@ use tricord_bindings::wkt::{Struct, Value, value};
 use crate::schema::part::Content;
 use crate::schema::{Artifact, Part, Role, TaskState};
 
-use super::{Agent, AgentError, Resumed, TaskContext, text_part};
+use super::kind::{BuiltAgent, CardDefaults, Kind, KindSettings, TestHooks};
+use super::{Agent, AgentError, BoxAgent, Resumed, TaskContext, text_part};
 
-/// What `ask` says, by which its follow-up is known again.
+/// The media types that the agent reads and writes.
+const MODES: &[&str] = &["text/plain", "application/json", "application/octet-stream"];
+
+/// The kind `conformance`.
+pub(super) static KIND: Kind = Kind {
+    name: "conformance",
+    card: CardDefaults {
+        description: "Does what conformance tests tell it to",
+        input_modes: MODES,
+        output_modes: MODES,
+    },
+    read: |_| Some(Arc::new(ConformanceSettings)),
+};
+
+/// The message of `ask`. A task whose last agent message is this one is answered by the next message.
 const ASKED: &str = "What is the answer?";
-/// What `tck-multi-turn` says, by which its follow-ups are known again.
+/// The message of `tck-multi-turn`, which recognises its follow-ups by it.
 const ASKED_ON: &str = "Go on, or say done.";
-/// How often a slow run counts.
+/// The interval at which a slow run ticks.
 const TICK: Duration = Duration::from_millis(50);
-/// Gates, and counters, that are remembered: the last ones.
+/// How many gates, and how many counters, are kept. The oldest are dropped.
 const REMEMBERED: usize = 10_000;
 /// The longest name of a gate, in bytes.
 const MAX_GATE: usize = 256;
 
-/// The scripted agent. Clones share their gates and counters.
+/// An agent that does what the first word or the id of each message says. Clones share their gates and counters.
 #[derive(Debug, Clone, Default)]
 pub struct Conformance {
     shared: Arc<Shared>,
@@ -36,7 +51,7 @@ struct Shared {
     ticks: Mutex<Recent<u64>>,
 }
 
-/// Values by name, of which the oldest are forgotten: whoever talks to the agent chooses the names.
+/// A map that drops its oldest values, because clients choose the names.
 #[derive(Debug, Default)]
 struct Recent<V> {
     values: HashMap<String, V>,
@@ -57,13 +72,30 @@ impl<V> Recent<V> {
     }
 }
 
+/// The settings of a conformance agent: it has none.
+#[derive(Debug)]
+struct ConformanceSettings;
+
+impl KindSettings for ConformanceSettings {
+    fn build(&self, _: Duration) -> Result<BuiltAgent, String> {
+        let agent = Conformance::default();
+        Ok(BuiltAgent { agent: BoxAgent::new(agent.clone()), test_hooks: Some(Arc::new(agent)) })
+    }
+}
+
+impl TestHooks for Conformance {
+    fn ticks(&self, task: &str) -> Option<u64> {
+        Conformance::ticks(self, task)
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Conformance {
-    /// How often a `slow` run of this task has counted, 20 times a second while it runs; `None` if it never did, or long
-    /// ago.
+    /// Returns how often a `slow` run of this task has ticked, which it does 20 times a second. Returns `None` if no run
+    /// did, or too long ago to be remembered.
     pub fn ticks(&self, task: &str) -> Option<u64> {
         lock(&self.shared.ticks).values.get(task).copied()
     }
@@ -74,13 +106,13 @@ impl Conformance {
 
     fn gate(&self, key: &str) -> Result<watch::Sender<bool>, AgentError> {
         if key.len() > MAX_GATE {
-            return Err(AgentError::new("the name of a gate has at most 256 bytes"));
+            return Err(AgentError::new("gate: the name has more than 256 bytes"));
         }
         Ok(lock(&self.shared.gates).get_or_insert(key, || watch::Sender::new(false)).clone())
     }
 }
 
-/// Verbs known by how a message id, or else the first text, begins. Longest first where one begins another.
+/// Scripts by the prefix of the message id, or else of the first text. Longer prefixes stand before their own prefixes.
 const SCRIPTS: &[(&str, Script)] = &[
     ("tck-stream-artifact-chunked", Script::Chunked),
     ("tck-stream-artifact-file", Script::WorkThen(&Script::File)),
@@ -254,7 +286,7 @@ async fn echo(task: &TaskContext, text: &str) -> Result<(), AgentError> {
 }
 
 async fn chunks(task: &TaskContext, count: &str) -> Result<(), AgentError> {
-    let count: u32 = count.trim().parse().map_err(|_| AgentError::new("chunks takes a whole number"))?;
+    let count: u32 = count.trim().parse().map_err(|_| AgentError::new("chunks takes a whole number of pieces"))?;
     let second = texts(task).nth(1).map(str::to_owned);
     let piece = second.unwrap_or_else(|| "0123456789".repeat(10));
     for n in 1..=count {
@@ -279,14 +311,14 @@ async fn data(task: &TaskContext) -> Result<(), AgentError> {
             task.working("").await?;
             whole(task, "data", part).await
         }
-        None => Err(AgentError::new("data takes a data part")),
+        None => Err(AgentError::new("data takes a data part, and the message has none")),
     }
 }
 
 async fn auth(task: &TaskContext) -> Result<(), AgentError> {
     match task.require_auth("Authorisation is required.").await? {
         Resumed::Authorised => task.working("").await,
-        // The next run takes the message by its own verb.
+        // The next run handles the message.
         Resumed::Message | Resumed::Cancelled => Ok(()),
     }
 }
@@ -328,7 +360,7 @@ fn first_text(task: &TaskContext) -> &str {
     texts(task).next().unwrap_or_default()
 }
 
-/// What the agent said last; other messages of the client may have come since.
+/// Returns the agent's last message, which may be followed by messages of the client.
 fn last_said(task: &TaskContext) -> Option<String> {
     if task.turn().begins_task {
         return None;

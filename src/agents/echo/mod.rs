@@ -1,10 +1,31 @@
-//! The demo agent: says back what it was told, a word at a time.
+//! Agents of kind `echo`: answer with the text they receive, for demonstrations and first steps.
 
-use super::{Agent, AgentError, TaskContext};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Says back what it was told, a word at a time, as one artifact.
+use super::kind::{BuiltAgent, CardDefaults, Kind, KindSettings};
+use super::{Agent, AgentError, BoxAgent, TaskContext};
+
+/// The kind `echo`.
+pub(super) static KIND: Kind = Kind {
+    name: "echo",
+    card: CardDefaults {
+        description: "Sends back what it is sent",
+        input_modes: &["text/plain"],
+        output_modes: &["text/plain"],
+    },
+    read: |_| Some(Arc::new(Echo)),
+};
+
+/// An agent that answers with the text of the message as one artifact, word by word.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Echo;
+
+impl KindSettings for Echo {
+    fn build(&self, _: Duration) -> Result<BuiltAgent, String> {
+        Ok(BoxAgent::new(Echo).into())
+    }
+}
 
 impl Agent for Echo {
     async fn run(&self, task: TaskContext) -> Result<(), AgentError> {

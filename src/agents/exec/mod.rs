@@ -1,18 +1,19 @@
-//! Agents of kind `exec`: a command for every turn, in any language.
+//! Agents of kind `exec`: run a command for every turn, in any language.
 //!
-//! The command gets the message on its standard input, and what it prints becomes the text of one artifact while it
-//! prints. Exit code 0 completes the task; any other fails it with the end of what was printed to standard error. It
-//! runs in a process group of its own, and nothing of the group outlives the turn: a cancelled one gets SIGTERM and,
-//! if it is still there after a grace time, SIGKILL. (Where the server itself is killed, a command is left to notice that
-//! its pipes are closed.) What it is told about the task stands in `TRICORD_TASK_ID`,
-//! `TRICORD_CONTEXT_ID`, `TRICORD_MESSAGE_ID`, `TRICORD_AGENT`, `TRICORD_OWNER` and `TRICORD_ATTEMPT`.
+//! The command reads the message from its standard input. What it prints becomes the text of one artifact, piece by
+//! piece. Exit code 0 completes the task; any other fails it with the end of what was printed to standard error.
+//!
+//! The command runs in a process group of its own, and no process of the group outlives the turn. A cancelled command
+//! gets SIGTERM and, if it still runs after a grace time, SIGKILL. If the server itself is killed, the command only
+//! notices that its pipes are closed. The environment variables `TRICORD_TASK_ID`, `TRICORD_CONTEXT_ID`,
+//! `TRICORD_MESSAGE_ID`, `TRICORD_AGENT`, `TRICORD_OWNER` and `TRICORD_ATTEMPT` describe the task.
 
 mod output;
 mod process;
+mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -25,65 +26,33 @@ use tokio::process::{ChildStdin, Command};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::config;
 use crate::schema::part::Content;
+
+pub use self::settings::ExecSettings;
+pub(crate) use self::settings::KIND;
 
 use self::output::Tail;
 use self::process::Process;
 use super::{Agent, AgentError, TaskContext};
 
-/// Variables of the server that a command sees. Everything else may hold the server's secrets.
-const PASSED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LOGNAME"];
+/// Environment variables that a command inherits, besides `LC_*`. All others may hold secrets of the server.
+const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LOGNAME"];
 
-/// The longest value that a client chose and a command is told. Beyond it the variable is left out.
+/// The longest value of a variable that describes the task, in bytes. Clients choose some of these values; a longer one
+/// is left out.
 const MAX_VALUE: usize = 4096;
 
-/// What is run, and within which bounds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExecSettings {
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// Where it runs; the server's own directory by default.
-    pub directory: Option<PathBuf>,
-    /// Variables set beside those of the server that are passed on.
-    pub environment: BTreeMap<String, String>,
-    /// How long a cancelled command may take after SIGTERM. A little less than the agent's cancel grace lets it end by
-    /// itself.
-    pub grace: Duration,
-    /// How many run at once. Further tasks wait as submitted.
-    pub concurrency: usize,
-    /// The longest line of output, in bytes. A longer one fails the task.
-    pub max_line: usize,
-    /// The most output, in bytes. More fails the task.
-    pub max_output: u64,
-}
-
-impl ExecSettings {
-    /// A command with the default bounds: 64 at once, lines up to 1 MiB, output up to 16 MiB, 900 ms of grace.
-    pub fn new<W: Into<String>>(command: impl IntoIterator<Item = W>) -> Self {
-        Self {
-            command: command.into_iter().map(Into::into).collect(),
-            directory: None,
-            environment: BTreeMap::new(),
-            grace: Duration::from_millis(900),
-            concurrency: 64,
-            max_line: 1 << 20,
-            max_output: 16 << 20,
-        }
-    }
-}
-
-/// Why a command cannot be an agent. Known before the first task.
+/// Why a command cannot be an agent, checked before the first task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExecError {
-    /// There is no program.
+    /// The command is empty.
     #[error("the command is empty: name a program")]
     Empty,
-    /// The program is not there.
-    #[error("the program {0:?} is not found: give a path, or a name that is in PATH")]
+    /// The program does not exist.
+    #[error("program {0:?} not found: give its path, or a name that is in PATH")]
     NotFound(String),
-    /// The program may not be run.
-    #[error("the program {} is there, but is no file that may be run", .0.display())]
+    /// The program is not an executable file.
+    #[error("program {} exists but is not an executable file: set its execute permission", .0.display())]
     NotExecutable(PathBuf),
 }
 
@@ -92,44 +61,29 @@ pub enum ExecError {
 pub struct Exec {
     settings: ExecSettings,
     program: PathBuf,
+    /// How long a cancelled command may run after SIGTERM.
+    grace: Duration,
     environment: Vec<(OsString, OsString)>,
     permits: Semaphore,
 }
 
 impl Exec {
-    /// Takes a command, and the server's environment of now.
+    /// Finds the program and takes a snapshot of the server's environment. A cancelled command gets SIGKILL when it still
+    /// runs `grace` after SIGTERM.
     ///
     /// # Errors
     /// [`ExecError`] if the program cannot be run.
-    pub fn new(settings: ExecSettings) -> Result<Self, ExecError> {
-        let passed = |name: &str| PASSED.contains(&name) || name.starts_with("LC_");
+    pub fn new(settings: ExecSettings, grace: Duration) -> Result<Self, ExecError> {
+        let inherited = |name: &str| INHERITED.contains(&name) || name.starts_with("LC_");
         let mut environment: Vec<_> =
-            std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passed)).collect();
-        let configured = settings.environment.iter().map(|(name, value)| (name.into(), value.into()));
+            std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(inherited)).collect();
+        let configured = settings.environment.iter().map(|(name, value)| (name.into(), value.reveal().into()));
         environment.extend(configured);
         let path = environment.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let name = settings.command.first().ok_or(ExecError::Empty)?;
         let program = find(name, settings.directory.as_deref(), &path.unwrap_or_default())?;
-        let permits = Semaphore::new(settings.concurrency.clamp(1, Semaphore::MAX_PERMITS));
-        Ok(Self { settings, program, environment, permits })
-    }
-
-    /// Takes an agent of kind `exec` as it is configured. A cancelled command gets nine tenths of the agent's cancel
-    /// grace, so that it ends before the run is cut off.
-    ///
-    /// # Errors
-    /// [`ExecError`] if the program cannot be run.
-    pub fn from_config(config: &config::ExecConfig, cancel_grace: Duration) -> Result<Self, ExecError> {
-        let environment = config.environment.iter();
-        Self::new(ExecSettings {
-            command: config.command.clone(),
-            directory: config.directory.clone(),
-            environment: environment.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect(),
-            grace: cancel_grace.mul_f64(0.9),
-            concurrency: config.concurrency as usize,
-            max_line: usize::try_from(config.max_line).unwrap_or(usize::MAX),
-            max_output: config.max_output,
-        })
+        let permits = Semaphore::new((settings.concurrency.max(1) as usize).min(Semaphore::MAX_PERMITS));
+        Ok(Self { settings, program, grace, environment, permits })
     }
 
     fn command(&self, task: &TaskContext) -> Command {
@@ -156,7 +110,7 @@ impl Exec {
     }
 
     async fn work(&self, task: &TaskContext) -> Result<(), AgentError> {
-        let started = Process::start(&mut self.command(task), self.settings.grace);
+        let started = Process::start(&mut self.command(task), self.grace);
         let (mut process, pipes) =
             started.map_err(|error| AgentError::new("The command could not be started.").with_source(error))?;
         let mut answer = task.artifact("output");
@@ -217,8 +171,8 @@ impl Agent for Exec {
     }
 }
 
-/// What the command reads: the parts of the message, a line end between two of them. Data is JSON, bytes are bytes, and
-/// of a URL it is the URL.
+/// Returns what the command reads: the parts of the message, separated by line ends. Data is written as JSON, bytes as
+/// they are, and a URL as its text.
 fn input(task: &TaskContext) -> Vec<u8> {
     let mut input = Vec::new();
     for (at, part) in task.message().parts.iter().enumerate() {
@@ -228,7 +182,7 @@ fn input(task: &TaskContext) -> Vec<u8> {
         match &part.content {
             Some(Content::Text(text) | Content::Url(text)) => input.extend_from_slice(text.as_bytes()),
             Some(Content::Raw(bytes)) => input.extend_from_slice(bytes),
-            // Into memory, and of a value that came as JSON: there is nothing to fail.
+            // Writing to memory a value that was read from JSON cannot fail.
             Some(Content::Data(value)) => drop(serde_json::to_writer(&mut input, value)),
             None => {}
         }
@@ -237,7 +191,7 @@ fn input(task: &TaskContext) -> Vec<u8> {
 }
 
 async fn feed(mut stdin: ChildStdin, input: Vec<u8>) {
-    // A command need not read what it is told.
+    // A command may end without reading its input.
     let _ = stdin.write_all(&input).await;
 }
 
@@ -253,7 +207,7 @@ fn failure(status: ExitStatus, tail: &Tail) -> String {
     }
 }
 
-/// The program of a name, as a shell would find it, but relative to the directory in which it will run.
+/// Finds a program like a shell does, but relative to the directory in which it will run.
 fn find(name: &str, directory: Option<&Path>, path: &OsString) -> Result<PathBuf, ExecError> {
     let may_run = |path: &Path| path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok();
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);

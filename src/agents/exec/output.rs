@@ -127,7 +127,7 @@ impl Buffer {
         }
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.line += part.len();
-            if self.line > limits.max_line {
+            if self.line as u64 > limits.max_line {
                 return Err(AgentError::new(format!(
                     "The command printed a line of more than {} bytes.",
                     limits.max_line

@@ -13,6 +13,7 @@ use super::*;
 use crate::schema::store::ArtifactPiece;
 use crate::schema::store::record::Event;
 use crate::schema::{Message, Part, TaskState};
+use crate::settings::Secret;
 
 /// Keeps what an agent emits.
 #[derive(Default)]
@@ -149,8 +150,13 @@ fn shell(script: &str) -> ExecSettings {
     ExecSettings::new(["sh", "-c", script])
 }
 
+/// An agent whose cancelled commands get 900 ms.
 fn exec(settings: ExecSettings) -> Arc<Exec> {
-    Arc::new(Exec::new(settings).unwrap())
+    exec_with_grace(settings, Duration::from_millis(900))
+}
+
+fn exec_with_grace(settings: ExecSettings, grace: Duration) -> Arc<Exec> {
+    Arc::new(Exec::new(settings, grace).unwrap())
 }
 
 async fn run(settings: ExecSettings, text: &str) -> (Arc<Kept>, Result<(), AgentError>) {
@@ -209,10 +215,10 @@ async fn parts_of_every_kind_are_read() {
 
 #[tokio::test]
 async fn a_command_is_told_its_task_and_none_of_the_servers_secrets() {
-    let passed = |name: &str| PASSED.contains(&name) || name.starts_with("LC_");
-    assert!(std::env::vars().any(|(name, _)| !passed(&name)), "the server has variables of its own");
+    let inherited = |name: &str| INHERITED.contains(&name) || name.starts_with("LC_");
+    assert!(std::env::vars().any(|(name, _)| !inherited(&name)), "the server has variables of its own");
     let mut settings = ExecSettings::new(["env"]);
-    settings.environment.insert("KEY".into(), "s3".into());
+    settings.environment.insert("KEY".into(), Secret::new("s3"));
     let (host, result) = run(settings, "").await;
     result.unwrap();
     let text = host.text();
@@ -223,7 +229,7 @@ async fn a_command_is_told_its_task_and_none_of_the_servers_secrets() {
     }
     for line in text.lines() {
         let name = line.split('=').next().unwrap();
-        let known = passed(name) || name.starts_with("TRICORD_") || name == "KEY";
+        let known = inherited(name) || name.starts_with("TRICORD_") || name == "KEY";
         assert!(known, "{name} was passed on");
     }
 }
@@ -271,7 +277,7 @@ async fn a_cancelled_tree_is_gone_root_and_branch() {
          sh -c 'sh -c \"echo \\$\\$ >deep; sleep 1000\" & wait' & \
          echo $$ >root; wait",
     );
-    let running = start(&exec(ExecSettings { grace: Duration::from_millis(200), ..settings }), "");
+    let running = start(&exec_with_grace(settings, Duration::from_millis(200)), "");
     let pids = [pid(&dir, "deaf").await, pid(&dir, "deep").await, pid(&dir, "root").await];
     assert!(pids.iter().all(|pid| !gone(*pid)));
     running.cancelled.cancel();
@@ -284,7 +290,7 @@ async fn a_cancelled_tree_is_gone_root_and_branch() {
 #[tokio::test]
 async fn a_cancelled_command_may_say_good_bye() {
     let (dir, settings) = shell_in("trap 'echo bye; exit 0' TERM; echo $$ >ready; while :; do sleep 0.01; done");
-    let running = start(&exec(ExecSettings { grace: Duration::from_secs(10), ..settings }), "");
+    let running = start(&exec_with_grace(settings, Duration::from_secs(10)), "");
     pid(&dir, "ready").await;
     let start = Instant::now();
     running.cancelled.cancel();
@@ -298,7 +304,7 @@ async fn a_cancelled_command_may_say_good_bye() {
 async fn a_deaf_command_is_killed_after_its_grace() {
     let (dir, settings) = shell_in("trap '' TERM; echo $$ >ready; while :; do sleep 0.01; done");
     let grace = Duration::from_millis(300);
-    let running = start(&exec(ExecSettings { grace, ..settings }), "");
+    let running = start(&exec_with_grace(settings, grace), "");
     let root = pid(&dir, "ready").await;
     let start = Instant::now();
     running.cancelled.cancel();
@@ -470,7 +476,7 @@ async fn so_many_run_at_once_and_others_wait() {
 
 #[test]
 fn a_program_that_is_not_there_is_known_at_the_start() {
-    let error = |settings: ExecSettings| Exec::new(settings).unwrap_err();
+    let error = |settings: ExecSettings| Exec::new(settings, Duration::ZERO).unwrap_err();
     assert_eq!(error(ExecSettings::new(Vec::<String>::new())), ExecError::Empty);
     assert_eq!(error(ExecSettings::new([""])), ExecError::NotFound("".into()));
     assert_eq!(error(ExecSettings::new(["no-such-program-here"])), ExecError::NotFound("no-such-program-here".into()));
@@ -481,7 +487,7 @@ fn a_program_that_is_not_there_is_known_at_the_start() {
     assert_eq!(error(here("./missing")), ExecError::NotFound("./missing".into()));
     // The command's own PATH counts.
     let mut elsewhere = ExecSettings::new(["cat"]);
-    elsewhere.environment.insert("PATH".into(), dir.path().to_str().unwrap().into());
+    elsewhere.environment.insert("PATH".into(), Secret::new(dir.path().to_str().unwrap()));
     assert_eq!(error(elsewhere), ExecError::NotFound("cat".into()));
 }
 

@@ -1,4 +1,4 @@
-//! Values that TOML has no words for: durations, sizes, secrets, addresses, web addresses.
+//! Values that TOML has no type for: durations, sizes, secrets, networks and addresses.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,24 +6,24 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A value that must not show: it comes from `env:NAME` or `file:PATH` and prints as `…`.
+/// A secret value. Its `Debug` output is `Secret(…)`; configurations write it as `env:NAME` or `file:PATH`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes a value that is known already.
+    /// Wraps a value.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// The value itself, for where it is used.
+    /// Returns the value itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Reads `env:NAME` or `file:PATH`; a newline at the end of a file is not part of the secret. `None` if the text is
-    /// neither.
-    pub(super) fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Option<Result<Self, String>> {
+    /// Reads `env:NAME` or `file:PATH`. A newline at the end of a file is not part of the secret. Returns `None` if the
+    /// text is neither.
+    pub(crate) fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Option<Result<Self, String>> {
         if let Some(name) = text.strip_prefix("env:") {
             return Some(env(name).map(Self).ok_or_else(|| format!("the environment variable {name} is not set")));
         }
@@ -41,16 +41,16 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A network, or a single address: `10.0.0.0/8`, `::1`.
+/// A network or a single address, such as `10.0.0.0/8` or `::1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
-    /// How many leading bits are the network's.
+    /// The length of the network prefix in bits.
     bits: u32,
 }
 
 impl Network {
-    /// Whether the address is in it. An IPv4 address that comes as IPv6 is the IPv4 address.
+    /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let masked = |value: u128, width: u32| if self.bits == 0 { 0 } else { value >> (width - self.bits) };
         match (self.address, address.to_canonical()) {
@@ -69,7 +69,7 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no network: write \"10.0.0.0/8\", \"192.0.2.1\" or \"fd00::/8\"");
+        let wrong = || format!("{text:?} is not a network: write \"10.0.0.0/8\", \"192.0.2.1\" or \"fd00::/8\"");
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
@@ -79,8 +79,8 @@ impl FromStr for Network {
 }
 
 /// Reads a duration: a whole number and a unit (`250ms`, `4s`, `10m`, `1h`, `30d`), or `0`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration: write a whole number and ms, s, m, h or d, such as \"30s\"");
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration: write a whole number and ms, s, m, h or d, such as \"30s\"");
     let (number, unit) = split(text);
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let unit_ms: u64 = match unit {
@@ -94,15 +94,15 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     };
     number
         .checked_mul(unit_ms)
-        // A century: what is longer is a slip, and would overflow sums of times.
+        // Longer durations are typing errors, and would overflow sums of times.
         .filter(|ms| *ms <= 36_525 * 86_400_000)
         .map(Duration::from_millis)
         .ok_or_else(|| format!("{text:?} is longer than 100 years"))
 }
 
 /// Reads a size: a whole number and a unit (`B`, `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`).
-pub(super) fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size: write a whole number and B, KiB, MiB or GiB, such as \"64MiB\"");
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size: write a whole number and B, KiB, MiB or GiB, such as \"64MiB\"");
     let (number, unit) = split(text);
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let factor: u64 = match unit {
@@ -124,35 +124,35 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..at], text[at..].trim_start())
 }
 
-/// Reads `address:port`.
-pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+/// Reads `address:port`; `localhost` is 127.0.0.1.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let with_name = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     with_name.as_deref().unwrap_or(text).parse().map_err(|_| {
-        format!("{text:?} is no address and port: write \"127.0.0.1:8080\", \"0.0.0.0:8080\" or \"[::]:8080\"")
+        format!("{text:?} is not an address with a port: write \"127.0.0.1:8080\", \"0.0.0.0:8080\" or \"[::]:8080\"")
     })
 }
 
-/// Reads an `http` or `https` link for people to follow, and leaves it as it is.
-pub(super) fn link(text: &str) -> Result<String, String> {
+/// Reads an `http` or `https` URL without changing it.
+pub(crate) fn url(text: &str) -> Result<String, String> {
     let uri = text.parse::<http::Uri>().ok();
     match uri.as_ref().and_then(http::Uri::scheme_str) {
         Some("http" | "https") => Ok(text.to_owned()),
-        _ => Err(format!("{text:?} is no link: write it like \"https://example.com/about\"")),
+        _ => Err(format!("{text:?} is not an http or https URL: write it like \"https://example.com/about\"")),
     }
 }
 
-/// Reads an `http` or `https` address and takes slashes off its end.
-pub(super) fn web_address(text: &str) -> Result<String, String> {
+/// Reads the `http` or `https` URL of a server and removes trailing slashes.
+pub(crate) fn base_url(text: &str) -> Result<String, String> {
     let wrong = |why: &str| format!("{text:?} {why}, such as \"https://agents.example.com\"");
-    let uri: http::Uri = text.parse().map_err(|_| wrong("is no web address: write one"))?;
+    let uri: http::Uri = text.parse().map_err(|_| wrong("is not a URL: write one"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err(wrong("needs http:// or https:// and a host"));
     }
     if uri.query().is_some() || text.contains('#') {
-        return Err(wrong("has a query or fragment: write the address alone"));
+        return Err(wrong("has a query or a fragment: remove it"));
     }
     if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
-        return Err(wrong("holds credentials, which everybody would read: write the address alone"));
+        return Err(wrong("contains credentials, which every reader of a card would see: remove them"));
     }
     Ok(text.trim_end_matches('/').to_owned())
 }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_hold_the_addresses_that_share_their_bits() {
+    fn a_network_contains_the_addresses_with_its_prefix() {
         let holds =
             |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
         assert!(holds("10.0.0.0/8", "10.200.1.1") && holds("10.0.0.0/8", "::ffff:10.1.1.1") && holds("::1", "::1"));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_do_not_show() {
+    fn debug_output_hides_secrets() {
         let secret = Secret::resolve("env:KEY", &|_| Some("hunter2".into())).unwrap().unwrap();
         assert_eq!(secret.reveal(), "hunter2");
         assert_eq!(format!("{secret:?}"), "Secret(…)");
@@ -203,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn web_addresses_lose_their_last_slash() {
-        assert_eq!(web_address("https://a.example/").as_deref(), Ok("https://a.example"));
-        assert_eq!(web_address("http://[::1]:8080/x").as_deref(), Ok("http://[::1]:8080/x"));
+    fn trailing_slashes_of_urls_are_removed() {
+        assert_eq!(base_url("https://a.example/").as_deref(), Ok("https://a.example"));
+        assert_eq!(base_url("http://[::1]:8080/x").as_deref(), Ok("http://[::1]:8080/x"));
         for wrong in
             ["a.example", "ftp://a.example", "https://", "https://a/?q", "https://u:p@a.example", "http://a/#f"]
         {
-            assert!(web_address(wrong).is_err(), "{wrong}");
+            assert!(base_url(wrong).is_err(), "{wrong}");
         }
     }
 }

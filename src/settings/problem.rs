@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! Problems of a configuration: what is wrong, and where it was written.
 
 use std::fmt;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// A line of the file, counted from 1.
     File(Arc<Path>, usize),
     /// An environment variable.
     Environment(String),
     /// A flag of the command line.
     Flag(&'static str),
-    /// Nowhere: it is missing altogether.
+    /// Not written anywhere: the value is missing or a default.
     Nowhere,
 }
 
@@ -28,21 +28,22 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong: a line for people that names where, which key and what.
+/// One problem of a configuration. Displays as one line with the place, the key and what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    pub(super) origin: Origin,
-    pub(super) key: String,
-    pub(super) text: String,
+    pub(crate) origin: Origin,
+    pub(crate) key: String,
+    pub(crate) text: String,
 }
 
 impl Problem {
-    /// The key concerned, as a path such as `agents[0].card.skills[1].id`; empty for the file as a whole.
+    /// Returns the key as a path such as `agents[0].card.skills[1].id`, or an empty string if the file as a whole is
+    /// wrong.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The line of the file, counted from 1, if a file is to blame.
+    /// Returns the line of the file, counted from 1, if the problem is in a file.
     pub fn line(&self) -> Option<usize> {
         match self.origin {
             Origin::File(_, line) => Some(line),
@@ -61,12 +62,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration; shown one problem per line.
+/// All problems of a configuration. Displays one problem per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problems(pub(super) Vec<Problem>);
+pub struct Problems(pub(crate) Vec<Problem>);
 
 impl Problems {
-    /// The problems, in the order of the file; at least one.
+    /// Returns the problems in the order of the file. There is at least one.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter()
     }
@@ -75,8 +76,8 @@ impl Problems {
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, problem) in self.0.iter().enumerate() {
-            let end = if i == 0 { "" } else { "\n" };
-            write!(f, "{end}{problem}")?;
+            let separator = if i == 0 { "" } else { "\n" };
+            write!(f, "{separator}{problem}")?;
         }
         Ok(())
     }
