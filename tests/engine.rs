@@ -79,7 +79,7 @@ fn texts(task: &Task) -> Vec<&str> {
 async fn collect(engine: &Engine, incoming: Incoming) -> Vec<StreamResponse> {
     let sent = engine.send(Incoming { streaming: true, ..incoming }).await.expect("admitted");
     let events = sent.stream(engine, None).expect("a stream");
-    events.map(|event| event.expect("an event").value().clone()).collect().await
+    events.map(|event| event.expect("an event").value().into_owned()).collect().await
 }
 
 #[tokio::test]

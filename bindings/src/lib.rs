@@ -33,5 +33,5 @@ pub use error::{Error, Kind, Protocol, Violation};
 pub use host::{Authenticator, BindingSettings, Host};
 pub use meter::CallCount;
 pub use proto_json::Validate;
-pub use reply::{Encoded, EventId, Events, Reply};
+pub use reply::{Encoded, EventId, Events, Reply, Wrapped, Wraps};
 pub use rpc::{HttpRule, Rpc};

@@ -1,5 +1,6 @@
 //! Answers: owned, or shared and encoded once for everybody who reads them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes};
 use futures::Stream;
+use tonic::codec::EncodeBuf;
 
 use crate::Error;
 
@@ -53,9 +55,22 @@ impl<T> Encoded<T> {
         &self.value
     }
 
-    /// The message back, without its encodings.
+    /// Returns the message without its encodings.
     pub fn into_value(self) -> T {
         self.value
+    }
+
+    /// Returns the message for a change, and forgets its encodings. It is copied only while somebody else holds it.
+    pub fn make_mut(this: &mut Arc<Self>) -> &mut T
+    where
+        T: Clone,
+    {
+        if Arc::get_mut(this).is_none() {
+            *this = Arc::new(Self::new(this.value.clone()));
+        }
+        let this = Arc::get_mut(this).expect("nobody else has a message that was just made");
+        (this.json, this.protobuf) = (Kept::default(), Kept::default());
+        &mut this.value
     }
 }
 
@@ -83,6 +98,63 @@ impl<T: prost::Message> Encoded<T> {
             Ok(Some(bytes)) => out.put_slice(bytes),
             Ok(None) | Err(_) => drop(self.value.encode(out)),
         }
+    }
+
+    /// Writes the message as the field with this number of another message.
+    pub fn write_protobuf_field(&self, number: u32, out: &mut impl BufMut) {
+        let length = self.protobuf.bytes.get().map_or_else(|| self.value.encoded_len(), Bytes::len);
+        prost::encoding::encode_key(number, prost::encoding::WireType::LengthDelimited, out);
+        prost::encoding::encode_varint(length as u64, out);
+        self.write_protobuf(out);
+    }
+}
+
+/// A message that may consist of one field alone, whose value is the message `M`.
+///
+/// The field is a member of a oneof or a plain message field. [`Reply::wrapped`] answers with `Self` and needs no `Self`: it
+/// writes the field around the encoding of an `M` that others share.
+pub trait Wraps<M>: From<M> {
+    /// The field's number in protobuf.
+    const NUMBER: u32;
+    /// The field's name in ProtoJSON.
+    const JSON_NAME: &'static str;
+}
+
+/// A shared message as the only field of a `T`.
+pub trait Wrapped<T>: fmt::Debug + Send + Sync {
+    /// Makes a `T` with a copy of the message.
+    fn to_wrapper(&self) -> T;
+
+    /// Writes the `T` as ProtoJSON.
+    ///
+    /// # Errors
+    /// When the message holds what JSON cannot, such as an infinite number.
+    fn write_wrapped_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()>;
+
+    /// Writes the `T` as protobuf.
+    fn write_wrapped_protobuf(&self, out: &mut EncodeBuf<'_>);
+}
+
+impl<T, M> Wrapped<T> for Encoded<M>
+where
+    T: Wraps<M>,
+    M: Clone + fmt::Debug + prost::Message + serde::Serialize,
+{
+    fn to_wrapper(&self) -> T {
+        T::from(self.value.clone())
+    }
+
+    fn write_wrapped_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        out.extend_from_slice(b"{\"");
+        out.extend_from_slice(T::JSON_NAME.as_bytes());
+        out.extend_from_slice(b"\":");
+        self.write_json(out)?;
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn write_wrapped_protobuf(&self, out: &mut EncodeBuf<'_>) {
+        self.write_protobuf_field(T::NUMBER, out);
     }
 }
 
@@ -133,6 +205,24 @@ pub enum Reply<T> {
         /// Where it stands in its stream, if it is an event.
         id: Option<EventId>,
     },
+    /// A message with one field, whose value others read too.
+    Wrapped {
+        /// The value of the field.
+        message: Arc<dyn Wrapped<T>>,
+        /// Where it stands in its stream, if it is an event.
+        id: Option<EventId>,
+    },
+}
+
+impl<T: 'static> Reply<T> {
+    /// Answers with the `T` that has `message` as its only field. The message is not copied.
+    pub fn wrapped<M>(message: Arc<Encoded<M>>, id: Option<EventId>) -> Self
+    where
+        T: Wraps<M>,
+        M: Clone + fmt::Debug + prost::Message + serde::Serialize + 'static,
+    {
+        Self::Wrapped { message, id }
+    }
 }
 
 impl<T> Reply<T> {
@@ -146,11 +236,15 @@ impl<T> Reply<T> {
         Self::Shared { message, id: Some(id) }
     }
 
-    /// The message.
-    pub fn value(&self) -> &T {
+    /// Returns the message, or a copy where it exists only as the field of a wrapper.
+    pub fn value(&self) -> Cow<'_, T>
+    where
+        T: Clone,
+    {
         match self {
-            Reply::Owned(value) => value,
-            Reply::Shared { message, .. } => message.value(),
+            Reply::Owned(value) => Cow::Borrowed(value),
+            Reply::Shared { message, .. } => Cow::Borrowed(message.value()),
+            Reply::Wrapped { message, .. } => Cow::Owned(message.to_wrapper()),
         }
     }
 
@@ -158,7 +252,7 @@ impl<T> Reply<T> {
     pub fn id(&self) -> Option<EventId> {
         match self {
             Reply::Owned(_) => None,
-            Reply::Shared { id, .. } => *id,
+            Reply::Shared { id, .. } | Reply::Wrapped { id, .. } => *id,
         }
     }
 }
@@ -172,6 +266,7 @@ impl<T: serde::Serialize> Reply<T> {
         match self {
             Reply::Owned(value) => serde_json::to_writer(out, value),
             Reply::Shared { message, .. } => message.write_json(out),
+            Reply::Wrapped { message, .. } => message.write_wrapped_json(out),
         }
         .map_err(|error| {
             tracing::error!(%error, "an answer cannot be written as JSON");

@@ -7,10 +7,10 @@ use tricord_bindings::Encoded;
 use tricord_bindings::wkt::{Struct, Timestamp};
 use uuid::Uuid;
 
+use crate::schema::TaskStatusUpdateEvent;
 use crate::schema::store::{ArtifactPiece, Record, Resumed, StatusChange, record};
 use crate::schema::stream_response::Payload;
 use crate::schema::{Message, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus};
-use crate::schema::{Task, TaskStatusUpdateEvent};
 
 use super::lifecycle;
 
@@ -139,18 +139,6 @@ impl Body {
                 Self::Update(Arc::new(Encoded::new(Payload::ArtifactUpdate(update).into())))
             }
         }
-    }
-}
-
-impl From<Payload> for StreamResponse {
-    fn from(payload: Payload) -> Self {
-        Self { payload: Some(payload) }
-    }
-}
-
-impl From<Task> for StreamResponse {
-    fn from(task: Task) -> Self {
-        Payload::Task(task).into()
     }
 }
 

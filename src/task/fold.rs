@@ -72,6 +72,20 @@ fn extend(artifact: &mut Artifact, piece: &Artifact) {
     }
 }
 
+/// Returns a copy of the task with only the newest `limit` messages of its history, or `None` if it has no more than those
+/// (§3.2.4). What is left out is not copied.
+pub fn limited(task: &Task, limit: Option<u32>) -> Option<Task> {
+    let surplus = task.history.len().checked_sub(limit? as usize).filter(|surplus| *surplus > 0)?;
+    Some(Task {
+        id: task.id.clone(),
+        context_id: task.context_id.clone(),
+        status: task.status.clone(),
+        artifacts: task.artifacts.clone(),
+        history: task.history[surplus..].to_vec(),
+        metadata: task.metadata.clone(),
+    })
+}
+
 /// Leaves the newest `limit` messages of the history; `None` leaves all (§3.2.4).
 pub fn limit_history(task: &mut Task, limit: Option<u32>) {
     if let Some(limit) = limit {

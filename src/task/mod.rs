@@ -1,5 +1,6 @@
 //! What a task is, without any I/O: its life, its log, the fold of the log, and places in it.
 
+mod answer;
 pub mod cursor;
 pub mod event;
 pub mod fold;

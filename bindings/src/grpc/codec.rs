@@ -46,6 +46,10 @@ impl<A: prost::Message> Encoder for ReplyCodec<A> {
                 message.write_protobuf(out);
                 Ok(())
             }
+            Reply::Wrapped { message, .. } => {
+                message.write_wrapped_protobuf(out);
+                Ok(())
+            }
         }
     }
 }
