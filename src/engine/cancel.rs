@@ -55,20 +55,6 @@ impl Engine {
         let watcher = Watcher::new(&cell);
         poll_fn(|cx| poll_ended(&cell, watcher.key, cx)).await
     }
-
-    /// Resumes a task that waits for an authorisation. Returns whether a run was there to be resumed.
-    ///
-    /// # Errors
-    /// When there is no such task in memory.
-    pub fn resume(&self, id: Uuid) -> Result<bool, EngineError> {
-        let cell = self.0.cells.get(id).ok_or(EngineError::NotFound)?;
-        let resumed = {
-            let mut inner = cell.lock();
-            inner.run.as_mut().map(|run| run.resumed += 1).is_some()
-        };
-        cell.wake_agent();
-        Ok(resumed)
-    }
 }
 
 async fn cancel(cell: &Arc<TaskCell>) -> Result<Task, EngineError> {

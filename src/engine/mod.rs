@@ -11,6 +11,7 @@ mod limits;
 mod publish;
 mod read;
 mod recovery;
+mod resume;
 mod run;
 mod send;
 mod stream;
@@ -33,6 +34,7 @@ pub use crate::agents::OnRestart;
 pub use crate::limits::EngineLimits;
 pub use cell::TaskCell;
 pub use read::Snapshot;
+pub use resume::Resumption;
 pub use send::{Incoming, Outcome, Sent};
 pub use stream::TaskStream;
 

@@ -83,7 +83,7 @@ impl Engine {
                 cell.touch_row(inner);
                 return None;
             }
-            let resumed = permit.and_then(|permit| resume(&cell, inner, attempt, permit));
+            let resumed = permit.and_then(|permit| run_again(&cell, inner, attempt, permit));
             if resumed.is_none() {
                 let text = "The server stopped while the task was under way.";
                 let message = agent_message(&cell, vec![text_part(text)]);
@@ -129,8 +129,8 @@ struct Unfinished {
     attempts: u32,
 }
 
-/// Runs the task's last message again; `None` if there is none, or the task is as large as it may be.
-fn resume(cell: &Arc<TaskCell>, inner: &mut Inner, attempt: u32, permit: Permit) -> Option<RunTask> {
+/// Begins a run with the task's last message. Returns `None` if there is none, or the task has reached its limits.
+pub(super) fn run_again(cell: &Arc<TaskCell>, inner: &mut Inner, attempt: u32, permit: Permit) -> Option<RunTask> {
     let task = inner.committed.task.task();
     let message = task.history.iter().rev().find(|message| message.role() == Role::User).cloned()?;
     let start = RunStart {

@@ -78,7 +78,7 @@ fn own(cell: &TaskCell, inner: &mut Inner, start: RunStart, before: Option<Run>)
         polling: true,
         asked: false,
         replied: false,
-        resumed: 0,
+        resumed: false,
     });
     let RunStart { message, attempt, begins_task, extensions, accepted_output_modes, metadata } = start;
     Arc::new(Turn {
@@ -337,9 +337,8 @@ impl RunHandle for CellRun {
     fn poll_resumed(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut inner = self.cell.lock();
         if let Ok(run) = inner.run(self.number)
-            && run.resumed > 0
+            && std::mem::take(&mut run.resumed)
         {
-            run.resumed -= 1;
             return Poll::Ready(());
         }
         inner.park_agent(cx);

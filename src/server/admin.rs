@@ -13,7 +13,8 @@ use tricord_bindings::CallCount;
 use uuid::Uuid;
 
 use crate::agents::TestHooks;
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Resumption};
+use crate::schema::TaskState;
 use crate::store::CommitCounts;
 
 /// What the operators' port answers from.
@@ -30,9 +31,10 @@ pub(crate) struct Admin {
 
 /// Serves the operators' port until its task is aborted.
 pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
-    let mut routes = Router::new().route("/metrics", get(metrics));
+    // A segment of a path is a parameter or text, not both: `{action}` is `<id>:resume`.
+    let mut routes = Router::new().route("/metrics", get(metrics)).route("/tasks/{action}", post(act_on_task));
     if !admin.test_hooks.is_empty() {
-        routes = routes.route("/test/ticks/{task}", get(ticks)).route("/test/resume/{task}", post(resume));
+        routes = routes.route("/test/ticks/{task}", get(ticks)).route("/test/resume/{task}", post(resume_in_test));
     }
     let routes = routes.with_state(Arc::new(admin));
     if let Err(error) = axum::serve(listener, routes).await {
@@ -79,11 +81,52 @@ async fn ticks(State(admin): State<Arc<Admin>>, Path(task): Path<String>) -> Res
     }
 }
 
-async fn resume(State(admin): State<Arc<Admin>>, Path(task): Path<String>) -> Response {
-    let resumed = Uuid::try_parse(&task).map_err(|_| EngineError::NotFound).and_then(|id| admin.engine.resume(id));
-    match resumed {
-        Ok(true) => StatusCode::NO_CONTENT.into_response(),
-        Ok(false) => (StatusCode::CONFLICT, "no run of this task waits\n").into_response(),
-        Err(_) => (StatusCode::NOT_FOUND, "no such task in memory\n").into_response(),
+/// `POST /tasks/{id}:resume`: resumes a task that waits in AUTH_REQUIRED, once what it waits for was granted.
+async fn act_on_task(State(admin): State<Arc<Admin>>, Path(action): Path<String>) -> Response {
+    let Some(id) = action.strip_suffix(":resume") else {
+        return refused(StatusCode::NOT_FOUND, "unknown action: the only one is /tasks/{id}:resume");
+    };
+    match resume(&admin.engine, id).await {
+        Ok(Resumption::Resumed) => {
+            tracing::info!(task = id, "an operator resumed a task");
+            state(StatusCode::OK, id, TaskState::AuthRequired, None)
+        }
+        Ok(Resumption::NotWaiting(found)) => {
+            state(StatusCode::CONFLICT, id, found, Some("the task does not wait for an authorisation"))
+        }
+        Err(EngineError::NotFound) => refused(StatusCode::NOT_FOUND, "no task has this id"),
+        Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    }
+}
+
+async fn resume(engine: &Engine, id: &str) -> Result<Resumption, EngineError> {
+    let id = Uuid::try_parse(id).map_err(|_| EngineError::NotFound)?;
+    engine.resume(id).await
+}
+
+/// Answers with the state in which the task was found.
+fn state(status: StatusCode, id: &str, state: TaskState, error: Option<&str>) -> Response {
+    let mut body = serde_json::json!({"id": id, "state": state.as_str_name()});
+    if let Some(error) = error {
+        body["error"] = error.into();
+    }
+    json(status, &body)
+}
+
+fn refused(status: StatusCode, error: &str) -> Response {
+    json(status, &serde_json::json!({ "error": error }))
+}
+
+fn json(status: StatusCode, body: &serde_json::Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+/// `POST /test/resume/{task}`: the same for conformance tests, which look at the status only.
+async fn resume_in_test(State(admin): State<Arc<Admin>>, Path(task): Path<String>) -> StatusCode {
+    match resume(&admin.engine, &task).await {
+        Ok(Resumption::Resumed) => StatusCode::NO_CONTENT,
+        Ok(Resumption::NotWaiting(_)) => StatusCode::CONFLICT,
+        Err(EngineError::NotFound) => StatusCode::NOT_FOUND,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

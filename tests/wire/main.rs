@@ -26,6 +26,7 @@ mod lists;
 mod load;
 mod media;
 mod messages;
+mod operators;
 mod order;
 mod parity;
 mod pings;

@@ -42,6 +42,8 @@ impl TaskCell {
                 inner.pending.row = true;
                 if let Some(run) = &mut inner.run {
                     run.asked = lifecycle::is_interrupted(state);
+                    // What was not noticed belongs to the state before.
+                    run.resumed = false;
                 }
             }
         }

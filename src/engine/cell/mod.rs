@@ -118,8 +118,8 @@ pub(super) struct Run {
     pub(super) asked: bool,
     /// It answered with a message; nothing more can come of it.
     pub(super) replied: bool,
-    /// Times that somebody resumed it and it has not seen.
-    pub(super) resumed: u32,
+    /// Whether it was resumed from AUTH_REQUIRED and has not noticed yet.
+    pub(super) resumed: bool,
 }
 
 /// What a cell begins with.
