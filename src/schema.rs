@@ -1,8 +1,9 @@
-//! The generated code: types of the protocol and of the store, and what serves and calls them. Nothing is written here.
+//! The generated code: the types of the protocol and of the store, the service trait, its bindings and its client.
 
 #![allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, unused_imports)]
 
-/// Everything, by package and generator. Private, so that a `use tricord::schema::*` brings in no module `tricord`.
+/// All generated code, by package and generator. Private, so that `use tricord::schema::*` does not import a module named
+/// `tricord`.
 mod tree {
     include!(concat!(env!("OUT_DIR"), "/tricord.rs"));
 }
@@ -13,7 +14,7 @@ pub use tree::lf::a2a::v1::*;
 pub use tree::service::{self, A2aService, RPCS};
 pub use tree::{grpc, http_json, jsonrpc, requests};
 
-/// What the store keeps.
+/// The records that the store keeps.
 pub mod store {
     pub use super::tree::tricord::store::v1::*;
 }
@@ -21,8 +22,8 @@ pub mod store {
 /// The encoded `FileDescriptorSet` of the schema, options included.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// The HTTP+JSON wire as an OpenAPI 3.1 document.
+/// The HTTP+JSON binding as an OpenAPI 3.1 document.
 pub const OPENAPI: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
-/// The JSON-RPC wire as an OpenRPC 1.3 document.
+/// The JSON-RPC binding as an OpenRPC 1.3 document.
 pub const OPENRPC: &str = include_str!(concat!(env!("OUT_DIR"), "/openrpc.json"));

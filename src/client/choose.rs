@@ -1,4 +1,4 @@
-//! Which of a card's interfaces to call.
+//! Chooses the interface of a card to call.
 
 use std::fmt;
 
@@ -40,18 +40,18 @@ impl fmt::Display for Binding {
     }
 }
 
-/// An interface that was chosen.
+/// The chosen interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// Its wire.
     pub binding: Binding,
-    /// Its address, with a scheme on every wire.
+    /// The URL, with a scheme for every binding.
     pub url: String,
-    /// What to send as tenant.
+    /// The tenant to send.
     pub tenant: String,
 }
 
-/// Takes the first interface of the card that speaks version 1 over a wire of ours, and over the wanted one if any.
+/// Chooses the first interface of the card that has version 1 and a binding of this client, and the wanted one if any.
 pub(super) fn choose(card: &AgentCard, address: &str, wanted: Option<Binding>) -> Result<Choice, ConnectError> {
     for interface in &card.supported_interfaces {
         let Some(binding) = Binding::of(interface) else { continue };
@@ -60,7 +60,7 @@ pub(super) fn choose(card: &AgentCard, address: &str, wanted: Option<Binding>) -
             continue;
         }
         let url = match binding {
-            // A gRPC interface is `host:port`; whether it speaks TLS is told by how the card was had.
+            // A gRPC interface is `host:port`. It uses TLS if the card was read over TLS.
             Binding::Grpc if !interface.url.contains("://") => {
                 let scheme = if address.starts_with("https:") { "https" } else { "http" };
                 format!("{scheme}://{}", interface.url)
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_usable_interface_is_taken() {
+    fn the_first_usable_interface_is_chosen() {
         let card = card(&[
             ("urn:other", "x", "", "1.0"),
             ("JSONRPC", "http://a/old", "", "0.3"),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_without_a_usable_interface_is_told_what_it_offers() {
+    fn the_error_for_a_card_without_a_usable_interface_lists_its_interfaces() {
         let error = choose(&card(&[("JSONRPC", "http://a", "", "0.3")]), "http://a", None).unwrap_err();
         let text = "the card offers no interface of version 1 over GRPC, JSONRPC or HTTP+JSON; it offers: JSONRPC (version 0.3)";
         assert_eq!(error.to_string(), text);

@@ -1,4 +1,4 @@
-//! Finding an agent by its address: reading the card, and whom to trust with the caller's credentials.
+//! Finds an agent by its URL: reads the card and checks which host may get the caller's credentials.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE};
@@ -12,26 +12,26 @@ use super::choose::{Binding, Choice};
 use crate::protocol::CARD_PATH;
 use crate::schema::AgentCard;
 
-/// How long a card may take where the caller sets no time.
+/// How long reading a card may take if the caller sets no limit.
 const CARD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How an agent is to be called.
+/// Settings of a client.
 #[derive(Debug, Clone, Default)]
 pub struct ClientSettings {
-    /// The wire; otherwise the card's first that can be used.
+    /// The binding to use; otherwise the first usable one in the card.
     pub binding: Option<Binding>,
-    /// Headers for the card and for every call, such as `Authorization`.
+    /// Headers for reading the card and for every call, such as `Authorization`.
     pub headers: HeaderMap,
-    /// Hosts that the card may name and that are given the headers too, beside the card's own.
+    /// Hosts, besides the card's own, that may get the headers if the card names them.
     pub trusted_hosts: Vec<String>,
-    /// What to send as tenant, in place of what the interface says.
+    /// The tenant to send instead of the interface's own.
     pub tenant: Option<String>,
-    /// Options of every call. [`ClientSettings::with_headers`] puts the headers into them.
+    /// Options of every call. [`ClientSettings::with_headers`] adds the headers to them.
     pub options: CallOptions,
 }
 
 impl ClientSettings {
-    /// Sets headers, for the card and for every call.
+    /// Sets the headers for reading the card and for every call.
     #[must_use]
     pub fn with_headers(mut self, headers: HeaderMap) -> Self {
         for (name, value) in &headers {
@@ -42,31 +42,31 @@ impl ClientSettings {
     }
 }
 
-/// Why an agent cannot be called.
+/// The reason why an agent cannot be called.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConnectError {
-    /// The card was not had, or the interface's address is none.
+    /// The card could not be read, or the interface's URL is invalid.
     #[error(transparent)]
     Call(#[from] ClientError),
-    /// What is at the card's address is not a card.
-    #[error("{url} is no agent card: {why}")]
+    /// The document at the card's URL is not a card.
+    #[error("{url} is not an agent card: {why}")]
     NotACard {
-        /// The address.
+        /// The card's URL.
         url: String,
         /// What is wrong with it.
         why: String,
     },
-    /// The card's interfaces are of other versions or wires.
+    /// The card has only interfaces of other versions or bindings.
     #[error("the card offers no interface of version 1 over {wanted}; it offers: {offered}")]
     NoInterface {
-        /// The wires that would do.
+        /// The bindings that the client accepts.
         wanted: String,
-        /// What the card has.
+        /// The interfaces of the card.
         offered: String,
     },
-    /// The card sends calls to another host, which would get the caller's credentials.
+    /// The card names another host, which would get the caller's credentials.
     #[error(
-        "the card of {card} sends calls to {host}, which would get your {header} header; trust {host} if that is right"
+        "the card of {card} names the host {host}, which would get your {header} header; trust {host} explicitly to allow this"
     )]
     Untrusted {
         /// The card's host.
@@ -78,10 +78,10 @@ pub enum ConnectError {
     },
 }
 
-/// Reads a card; gives it with the address that it was read from.
+/// Reads a card and returns it with the URL that it was read from.
 ///
 /// # Errors
-/// When nobody answers, or not with a card.
+/// When the document cannot be read or is not a card.
 pub async fn read_card(
     http: &HttpClient,
     url: &str,
@@ -96,10 +96,10 @@ pub async fn read_card(
     Ok((card, address))
 }
 
-/// Reads what is at a card's address, whatever it is; gives it with the address that it was read from.
+/// Reads the document at a card's URL without checking it, and returns it with the URL that it was read from.
 ///
 /// # Errors
-/// When nobody answers with a document.
+/// When the document cannot be read.
 pub async fn fetch_card(
     http: &HttpClient,
     url: &str,
@@ -111,7 +111,7 @@ pub async fn fetch_card(
     Ok((json, address))
 }
 
-/// An address that ends like a document is the card's own; any other is the agent's.
+/// Returns the URL of the card. A URL that ends like a document is the card's own; any other is the agent's.
 fn card_address(url: &str) -> String {
     let path = url.split(['?', '#']).next().unwrap_or(url);
     if path.ends_with(".json") {
@@ -120,7 +120,7 @@ fn card_address(url: &str) -> String {
     format!("{}{CARD_PATH}", path.trim_end_matches('/'))
 }
 
-/// Credentials go to the host that was named by the caller, not to whom that host names.
+/// Checks that credentials only go to the host that the caller named, or to hosts that the caller trusts.
 pub(super) fn check_trust(address: &str, choice: &Choice, settings: &ClientSettings) -> Result<(), ConnectError> {
     let Some(header) = settings.headers.keys().find(|name| holds_credentials(name)) else { return Ok(()) };
     let place = |url: &str| {
@@ -156,7 +156,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn the_card_is_behind_the_agents_address_or_is_the_address() {
+    fn a_url_names_the_agent_or_the_card_itself() {
         let behind = "http://a/x/.well-known/agent-card.json";
         assert_eq!(card_address("http://a/x"), behind);
         assert_eq!(card_address("http://a/x/"), behind);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_stay_with_the_host_that_was_named() {
+    fn credentials_only_go_to_the_host_that_the_caller_named_or_trusts() {
         let choice = |url: &str| Choice { binding: Binding::JsonRpc, url: url.into(), tenant: String::new() };
         let card = "https://a.example/.well-known/agent-card.json";
         let open = ClientSettings::default();

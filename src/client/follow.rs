@@ -1,8 +1,8 @@
-//! Following a task to its end over connections that break.
+//! Follows a task to its end, even if connections break.
 //!
-//! After a break the task is subscribed to again: after the last event that was seen where events have ids, else from its
-//! present state, which then arrives as a `task` event. A task that ended meanwhile is read, and its end arrives the same
-//! way. So whoever reads the events sees every change once, or a whole `task` that holds it.
+//! After a break it subscribes to the task again: after the last event if events have ids, otherwise from the current
+//! state, which then arrives as a `task` event. If the task ended in the meantime, it is read, and its final state arrives
+//! the same way. So a reader sees every change once, or a whole `task` that contains it.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::schema::stream_response::Payload;
 use crate::schema::{GetTaskRequest, StreamResponse, TaskState};
 use crate::task::lifecycle::is_terminal;
 
-/// Attempts to connect again without an event in between.
+/// The most attempts to reconnect without an event in between.
 const ATTEMPTS: u32 = 8;
-/// The wait before the second attempt; it doubles with each.
+/// The wait before the second attempt. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest wait between attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -29,12 +29,12 @@ pub struct Follow {
     events: Option<EventStream<StreamResponse>>,
     task: Option<String>,
     last_id: Option<String>,
-    /// The id that was sent with the subscription whose first event has not come yet.
+    /// The id that was sent with the current subscription, until its first event arrives.
     resumed_at: Option<String>,
-    /// The first event of a subscription after a break has not come yet.
+    /// Whether the first event of a subscription after a break is still to come.
     subscribed: bool,
     attempts: u32,
-    /// Streams in a row that ended and told nothing new.
+    /// The number of streams in a row that ended without a new event.
     quiet: u32,
     ends_at_interruption: bool,
     state: Option<TaskState>,
@@ -67,22 +67,22 @@ impl Follow {
         Self { task: Some(task), last_id, ends_at_interruption: false, ..Self::of_message(client, events) }
     }
 
-    /// The task, once it is known.
+    /// Returns the task's id, once it is known.
     pub fn task(&self) -> Option<&str> {
         self.task.as_deref()
     }
 
-    /// The last state that was told.
+    /// Returns the last state that was reported.
     pub fn state(&self) -> Option<TaskState> {
         self.state
     }
 
-    /// The id of the last event, to go on after it later.
+    /// Returns the id of the last event, with which a later call can resume after it.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 
-    /// The next event; `None` after the last one. After an error nothing more comes.
+    /// Returns the next event, or `None` after the last one. Nothing follows an error.
     pub async fn next(&mut self) -> Option<Result<StreamResponse, ClientError>> {
         loop {
             let events = match (&mut self.events, self.ended) {
@@ -100,7 +100,7 @@ impl Follow {
                         return Some(Ok(message));
                     }
                 }
-                // A stream that ends before its task does was cut by the server, which may be restarting.
+                // The server ended the stream before the task ended; it may be restarting.
                 None if self.ended || self.task.is_none() => {
                     self.events = None;
                     self.ended = true;
@@ -125,14 +125,14 @@ impl Follow {
         }
     }
 
-    /// Takes note of an event; gives it on unless it says nothing new.
+    /// Records an event, and returns it unless it has nothing new.
     fn take(&mut self, event: StreamEvent<StreamResponse>) -> Option<StreamResponse> {
         self.attempts = 0;
         let resumed_at = self.resumed_at.take();
-        // Every subscription begins with the task; only what follows, or another state, is news.
+        // Every subscription begins with the task. Only later events, or a different state, are new.
         let before = self.state;
         let retold = std::mem::take(&mut self.subscribed);
-        // The first event after a resumption is the task as it was at the id; that much is known already.
+        // The first event after a resumption is the task as of that id, which is already known.
         let known = resumed_at.is_some() && event.id == resumed_at;
         self.last_id = event.id.or_else(|| self.last_id.take());
         let state = match event.message.payload.as_ref() {
@@ -165,11 +165,11 @@ impl Follow {
         Some(event.message).filter(|_| !known || self.ended)
     }
 
-    /// Subscribes again; gives the task where it has ended meanwhile.
+    /// Subscribes again. Returns the task if it has ended in the meantime.
     async fn resume(&mut self) -> Result<Option<StreamResponse>, ClientError> {
         let task = self.task.clone().unwrap_or_default();
         loop {
-            // A server that ends streams of its own accord is not asked without a pause: the first time may be a restart.
+            // The first end of a stream may be a restart. A server that keeps ending streams is not asked again without a pause.
             let waits = self.attempts.max(self.quiet.saturating_sub(1)).min(ATTEMPTS);
             if waits > 0 {
                 tokio::time::sleep((FIRST_WAIT * 2_u32.pow(waits - 1)).min(LONGEST_WAIT)).await;
@@ -210,7 +210,7 @@ fn is_unsupported(error: &tricord_bindings::client::ServerError) -> bool {
     code || error.reason.as_deref() == Some(UNSUPPORTED_OPERATION.reason)
 }
 
-/// Whether it may go away by itself.
+/// Returns whether the error may go away by itself.
 fn passes(error: &ClientError) -> bool {
     match error {
         ClientError::Broken(_) | ClientError::Unreachable { .. } => true,

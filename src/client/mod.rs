@@ -1,4 +1,4 @@
-//! Calling A2A agents: find the card, choose an interface, send messages, follow tasks.
+//! Calls A2A agents: reads the card, chooses an interface, sends messages, follows tasks.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,7 @@ pub use choose::{Binding, Choice};
 pub use discover::{ClientSettings, ConnectError, fetch_card, read_card};
 pub use follow::Follow;
 
-/// An agent that was found.
+/// A client of one agent.
 #[derive(Debug, Clone)]
 pub struct Client {
     service: A2aServiceClient<AnyTransport>,
@@ -36,12 +36,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Reads the agent's card and chooses an interface; nothing is called yet.
+    /// Reads the agent's card and chooses an interface. Calls nothing yet.
     ///
-    /// `url` is where the agent is (`/.well-known/agent-card.json` is put behind it) or the card's own address.
+    /// `url` is the agent's URL, to which `/.well-known/agent-card.json` is added, or the URL of the card itself.
     ///
     /// # Errors
-    /// When the card cannot be read, or no interface of it can be used.
+    /// When the card cannot be read, or has no usable interface.
     pub async fn connect(url: &str, settings: ClientSettings) -> Result<Self, ConnectError> {
         let http = HttpClient::new();
         let (card, address) = read_card(&http, url, &settings).await?;
@@ -54,27 +54,27 @@ impl Client {
         Ok(Self { service: A2aServiceClient::new(transport), card, choice, options: settings.options })
     }
 
-    /// The agent's card.
+    /// Returns the agent's card.
     pub fn card(&self) -> &AgentCard {
         &self.card
     }
 
-    /// The interface that is called.
+    /// Returns the interface that is called.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// The generated client, for calls that need options of their own; it does not fill in the tenant.
+    /// Returns the generated client, for calls with their own options. It does not fill in the tenant.
     pub fn service(&self) -> &A2aServiceClient<AnyTransport> {
         &self.service
     }
 
-    /// The options that every call is made with.
+    /// Returns the options of every call.
     pub fn options(&self) -> &CallOptions {
         &self.options
     }
 
-    /// The interface's tenant where a request names none.
+    /// Returns the request's tenant, or the interface's if the request names none.
     fn tenant(&self, tenant: &mut String) {
         if tenant.is_empty() {
             self.choice.tenant.clone_into(tenant);
@@ -84,26 +84,26 @@ impl Client {
     /// Sends a message and waits for the answer.
     ///
     /// # Errors
-    /// Those of the call.
+    /// When the call fails.
     pub async fn send(&self, mut request: SendMessageRequest) -> Result<SendMessageResponse, ClientError> {
         self.tenant(&mut request.tenant);
         self.service.send_message(&request, &self.options).await
     }
 
-    /// Sends a message and follows what comes of it, over broken connections too.
+    /// Sends a message and streams the events that follow. Reconnects when a connection breaks.
     ///
     /// # Errors
-    /// Those of the call, before the stream begins.
+    /// When the call fails before the stream begins.
     pub async fn stream(&self, mut request: SendMessageRequest) -> Result<Follow, ClientError> {
         self.tenant(&mut request.tenant);
         let events = self.service.send_streaming_message(&request, &self.options).await?;
         Ok(Follow::of_message(self.clone(), events))
     }
 
-    /// Follows a task, over broken connections too; after the event of this id, where one is given.
+    /// Streams the events of a task, after the event with this id if one is given. Reconnects when a connection breaks.
     ///
     /// # Errors
-    /// Those of the call, before the stream begins.
+    /// When the call fails before the stream begins.
     pub async fn follow(&self, task: &str, last_event_id: Option<&str>) -> Result<Follow, ClientError> {
         let events = self.subscribe(task, last_event_id).await?;
         Ok(Follow::of_task(self.clone(), task.to_owned(), last_event_id.map(str::to_owned), events))
@@ -125,7 +125,7 @@ impl Client {
     /// Reads a task.
     ///
     /// # Errors
-    /// Those of the call.
+    /// When the call fails.
     pub async fn get_task(&self, mut request: GetTaskRequest) -> Result<Task, ClientError> {
         self.tenant(&mut request.tenant);
         self.service.get_task(&request, &self.options).await
@@ -134,16 +134,16 @@ impl Client {
     /// Reads a page of tasks.
     ///
     /// # Errors
-    /// Those of the call.
+    /// When the call fails.
     pub async fn list_tasks(&self, mut request: ListTasksRequest) -> Result<ListTasksResponse, ClientError> {
         self.tenant(&mut request.tenant);
         self.service.list_tasks(&request, &self.options).await
     }
 
-    /// Ends a task.
+    /// Cancels a task.
     ///
     /// # Errors
-    /// Those of the call.
+    /// When the call fails.
     pub async fn cancel_task(&self, mut request: CancelTaskRequest) -> Result<Task, ClientError> {
         self.tenant(&mut request.tenant);
         self.service.cancel_task(&request, &self.options).await

@@ -97,9 +97,9 @@ async fn retry_after_is_read_where_json_rpc_keeps_the_status() {
 #[tokio::test]
 async fn bad_answers_are_named() {
     for (reply, expected) in [
-        (answer(200, "", "<html>"), "bad answer: GetTask got what it cannot read: not JSON"),
-        (json_answer(200, &json!({"id": 5})), "bad answer: GetTask got what it cannot read: id: "),
-        (answer(302, "location: https://b.example/\r\n", ""), "bad answer: http://127.0.0.1:"),
+        (answer(200, "", "<html>"), "invalid answer: cannot read the answer to GetTask: not JSON"),
+        (json_answer(200, &json!({"id": 5})), "invalid answer: cannot read the answer to GetTask: id: "),
+        (answer(302, "location: https://b.example/\r\n", ""), "invalid answer: http://127.0.0.1:"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{}".to_owned(), "the connection broke: "),
         ("SSH-2.0-x\r\n".to_owned(), "the connection broke: "),
         (answer(413, "content-type: text/html\r\n", "<html>"), "Payload Too Large (HTTP status 413)"),
@@ -116,7 +116,7 @@ async fn a_plain_answer_where_a_stream_belongs_is_named() {
     let peer = Peer::http(|_, _| json_answer(200, &task("TASK_STATE_WORKING", "")));
     let client = Client::connect(&peer.url, ClientSettings::default()).await.unwrap();
     let error = client.follow("t1", None).await.unwrap_err().to_string();
-    assert_eq!(error, "bad answer: media type application/json where text/event-stream belongs");
+    assert_eq!(error, "invalid answer: media type application/json, expected text/event-stream");
 }
 
 #[tokio::test]
@@ -161,8 +161,8 @@ async fn credentials_go_with_the_call_but_not_to_another_host() {
 #[tokio::test]
 async fn what_is_no_card_is_told() {
     for (reply, expected) in [
-        (answer(200, "", "<html>"), "is no agent card: not JSON"),
-        (json_answer(200, &json!({})), "is no agent card: it has neither a name nor interfaces"),
+        (answer(200, "", "<html>"), "is not an agent card: not JSON"),
+        (json_answer(200, &json!({})), "is not an agent card: it has neither a name nor interfaces"),
         (error_answer(404, "METHOD_NOT_FOUND", "m"), "/card.json: 404 Not Found (HTTP status 404)"),
     ] {
         let peer = Peer::http(move |_, _| reply.clone());

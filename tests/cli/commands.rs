@@ -214,7 +214,7 @@ fn errors_say_what_to_do() {
 
     let ran = run(&["get", "x", "-u", "http://127.0.0.1:1"]);
     assert_eq!(ran.code, 4);
-    assert!(ran.err.starts_with("tricord: http://127.0.0.1:1 cannot be reached: Connection refused\n"), "{}", ran.err);
+    assert!(ran.err.starts_with("tricord: cannot reach http://127.0.0.1:1: Connection refused\n"), "{}", ran.err);
 
     for args in [
         &["get"][..],

@@ -9,7 +9,7 @@ use crate::model::{Rpc, Service, doc};
 /// Writes the client. It needs the feature `client` of the crate that includes it.
 pub fn generate(service: &Service) -> TokenStream {
     let name = format_ident!("{}Client", service.trait_name.to_string().to_upper_camel_case());
-    let docs = doc(&format!("Calls the service over the transport that it was made with.\n\n{}", service.comment));
+    let docs = doc(&format!("A typed client of the service over any transport.\n\n{}", service.comment));
     let methods = service.rpcs.iter().enumerate().map(|(at, rpc)| method(at, rpc));
     let imports = service.import_types();
     quote! {
@@ -24,12 +24,12 @@ pub fn generate(service: &Service) -> TokenStream {
         }
 
         impl<T: Transport> #name<T> {
-            /// A client over this transport.
+            /// Creates a client over a transport.
             pub fn new(transport: T) -> Self {
                 Self { transport }
             }
 
-            /// The transport.
+            /// Returns the transport.
             pub fn transport(&self) -> &T {
                 &self.transport
             }
@@ -51,7 +51,7 @@ fn method(at: usize, rpc: &Rpc) -> TokenStream {
         #docs
         ///
         /// # Errors
-        /// When the server refuses, is not reached or answers what it may not.
+        /// When the server refuses the call, cannot be reached or sends an invalid answer.
         pub async fn #method(&self, request: &#input_type, options: &CallOptions) -> Result<#answer, ClientError> {
             self.transport.#call(&RPCS[#at], request, options).await
         }

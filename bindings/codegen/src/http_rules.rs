@@ -1,4 +1,4 @@
-//! The HTTP rules as one `match` on verb, segments and action.
+//! Generates the HTTP+JSON binding: the HTTP rules as one `match` on verb, segments and action.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use quote::quote;
 use crate::Error;
 use crate::model::{HttpRule, Rpc, Service, doc, ident, refuse};
 
-/// The longest path that the runtime splits.
+/// The most segments that the runtime splits a path into.
 const MAX_SEGMENTS: usize = 8;
 
-/// Writes `serve`, which knows every rpc by its verbs and paths, and the words that no scope may be named.
+/// Writes `serve`, which finds the rpc of a verb and path, and the list of words that are reserved in paths.
 ///
 /// # Errors
-/// When a rule asks for something that cannot be expressed, naming the rpc and the rule.
+/// When a rule cannot be expressed. The error names the rpc and the rule.
 pub fn generate(service: &Service) -> Result<TokenStream, Error> {
     let mut rules = Vec::new();
     for rpc in &service.rpcs {
@@ -24,7 +24,7 @@ pub fn generate(service: &Service) -> Result<TokenStream, Error> {
             rules.push(Rule::read(rpc, rule)?);
         }
     }
-    // At each place a literal goes before a variable, so that a variable never swallows a word of another rule.
+    // In each segment, literals come before variables, so that a variable never matches a literal of another rule.
     rules.sort_by(|a, b| a.path.shape().cmp(&b.path.shape()));
     refuse_twins(&rules)?;
 
@@ -35,7 +35,7 @@ pub fn generate(service: &Service) -> Result<TokenStream, Error> {
     let arms = rules.iter().map(|rule| rule.arm(&service.scope_field));
     let other_verbs = other_verbs(&rules);
     let docs = doc(&format!(
-        "Answers an HTTP+JSON request of `{}`. The first `skip` bytes of its path belong to whoever calls.",
+        "Answers an HTTP+JSON request of `{}`. Ignores the first `skip` bytes of its path.",
         service.full_name
     ));
     let actions = actions.into_iter();
@@ -50,10 +50,10 @@ pub fn generate(service: &Service) -> Result<TokenStream, Error> {
         use super::service::#name;
         #imports
 
-        /// What may follow the last `:` of a path.
+        /// The words that may follow the last `:` of a path.
         pub const ACTIONS: &[&str] = &[#(#actions),*];
 
-        /// The words that paths begin with; a scope of such a name would be out of reach.
+        /// The words that paths begin with. A scope with one of these names could not be reached.
         pub const WORDS: &[&str] = &[#(#words),*];
 
         #docs
@@ -93,7 +93,7 @@ pub fn generate(service: &Service) -> Result<TokenStream, Error> {
     })
 }
 
-/// One verb and path of an rpc, understood.
+/// One parsed HTTP rule of an rpc.
 struct Rule<'a> {
     rpc: &'a Rpc,
     written: &'a HttpRule,
@@ -125,10 +125,10 @@ impl<'a> Rule<'a> {
         for variable in path.variables() {
             let field = rpc.input.get_field_by_name(variable);
             if !field.is_some_and(|f| f.kind() == Kind::String && !f.is_list() && !f.supports_presence()) {
-                return cannot(&format!("the variable `{variable}` is no plain string field of the request"));
+                return cannot(&format!("the variable `{variable}` is not a plain string field of the request"));
             }
             if !seen.insert(variable) {
-                return cannot(&format!("the variable `{variable}` stands there twice"));
+                return cannot(&format!("the variable `{variable}` is used twice"));
             }
         }
         Ok(Self { rpc, written, path, body: body == "*" })
@@ -183,7 +183,7 @@ fn refuse_twins(rules: &[Rule<'_>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// An arm for every path, reached by the verbs that it does not have.
+/// Returns an arm for every path, which matches the verbs that the path does not support.
 fn other_verbs(rules: &[Rule<'_>]) -> Vec<TokenStream> {
     let mut arms = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -234,11 +234,11 @@ impl Segment {
 impl Template {
     fn parse(text: &str) -> Result<Self, &'static str> {
         let path = text.strip_prefix('/').ok_or("a path begins with `/`")?;
-        // The action stands behind the last `:`, and no `:` stands inside the braces of a variable.
+        // The action follows the last `:`. There is no `:` inside the braces of a variable.
         let (path, action) = match path.rsplit_once(':') {
-            Some((_, "")) => return Err("nothing stands behind the `:`"),
+            Some((_, "")) => return Err("nothing follows the `:`"),
             Some((_, action)) if action.contains(['/', '{', '}']) => {
-                return Err("a `:` stands before the last segment only");
+                return Err("only the last segment may contain a `:`");
             }
             Some((path, action)) => (path, action),
             None => (path, ""),
@@ -257,7 +257,7 @@ impl Template {
         })
     }
 
-    /// What makes two templates one path, in the order in which they are tried.
+    /// The key by which templates are compared and ordered. Templates with equal keys match the same paths.
     fn shape(&self) -> (Vec<(bool, &str)>, &str) {
         let segments = self.segments.iter().map(|segment| match segment {
             Segment::Literal(word) => (false, word.as_str()),

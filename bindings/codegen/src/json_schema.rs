@@ -1,4 +1,4 @@
-//! JSON Schema of the messages, as every document has it.
+//! Generates the JSON Schema of the messages, which all documents share.
 
 use prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
@@ -7,12 +7,12 @@ use crate::messages::{oneof, own_enums, reachable, required};
 use crate::model::{Service, comment, refuse};
 use crate::{Config, Error};
 
-/// What schemas are made from. They refer to each other as `#/components/schemas/…`.
+/// Generates schemas, which refer to each other as `#/components/schemas/…`.
 #[derive(Clone, Copy)]
 pub struct Schemas<'a> {
     /// The descriptors.
     pub pool: &'a DescriptorPool,
-    /// Which oneofs need a member.
+    /// The configuration, which says which oneofs need a member.
     pub config: &'a Config,
 }
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for Schemas<'_> {
 }
 
 impl Schemas<'_> {
-    /// All messages of the service's requests and answers, and the schema's enums, by name.
+    /// Returns the schemas of all messages in the service's requests and answers, and of all enums, by name.
     pub fn of(&self, service: &Service) -> Result<Map<String, Value>, Error> {
         let rpcs = &service.rpcs;
         let names = reachable(rpcs.iter().flat_map(|rpc| [rpc.input.clone(), rpc.output.clone()]));
@@ -42,7 +42,7 @@ impl Schemas<'_> {
         Ok(schemas)
     }
 
-    /// An object of these fields.
+    /// Returns the schema of an object with these fields.
     pub fn object<'f>(&self, fields: impl Iterator<Item = &'f FieldDescriptor>) -> Result<Value, Error> {
         let mut properties = Map::new();
         let mut needed = Vec::new();
@@ -61,7 +61,7 @@ impl Schemas<'_> {
         Ok(object)
     }
 
-    /// At most one member of each oneof, or exactly one where requests need it.
+    /// Adds rules for oneofs: at most one member, or exactly one where requests need it.
     fn choices(&self, message: &MessageDescriptor, schema: &mut Value) {
         let mut rules = Vec::new();
         for oneof in message.oneofs().filter(|oneof| !oneof.is_synthetic()) {
@@ -80,11 +80,11 @@ impl Schemas<'_> {
 fn insert(schemas: &mut Map<String, Value>, name: &str, full_name: &str, schema: Value) -> Result<(), Error> {
     match schemas.insert(name.to_owned(), schema) {
         None => Ok(()),
-        Some(_) => Err(refuse(full_name, "a name that the document has already")),
+        Some(_) => Err(refuse(full_name, "the document already has a schema with this name")),
     }
 }
 
-/// Says of a property what the schema says of the field.
+/// Adds the field's comment, and its deprecation, to the schema of a property.
 pub fn describe(schema: &mut Value, field: &FieldDescriptor) {
     schema["description"] = comment_of_field(field).into();
     if field.field_descriptor_proto().options.as_ref().is_some_and(prost_types::FieldOptions::deprecated) {
@@ -92,10 +92,10 @@ pub fn describe(schema: &mut Value, field: &FieldDescriptor) {
     }
 }
 
-/// The schema of a field.
+/// Returns the schema of a field.
 ///
 /// # Errors
-/// When it is of a type that has none.
+/// When the field has a type without a schema.
 pub fn field_schema(field: &FieldDescriptor) -> Result<Value, Error> {
     if field.is_map() {
         let kind = field.kind();
@@ -118,11 +118,11 @@ fn single_schema(field: &FieldDescriptor) -> Result<Value, Error> {
         Kind::Uint64 | Kind::Fixed64 => json!({"type": "string", "format": "uint64"}),
         Kind::Enum(descriptor) => json!({"$ref": format!("#/components/schemas/{}", descriptor.name())}),
         Kind::Message(message) => message_schema(&message),
-        Kind::Float | Kind::Double => return Err(refuse(field.full_name(), "a float field")),
+        Kind::Float | Kind::Double => return Err(refuse(field.full_name(), "a float field is not supported")),
     })
 }
 
-/// The schema of a message: a reference, but for those that JSON has words for.
+/// Returns the schema of a message: a reference, except for well-known types.
 pub fn message_schema(message: &MessageDescriptor) -> Value {
     match message.full_name() {
         "google.protobuf.Timestamp" => json!({"type": "string", "format": "date-time"}),
@@ -149,7 +149,7 @@ fn enum_schema(descriptor: &EnumDescriptor) -> Value {
     json!({"type": "string", "enum": names, "description": about})
 }
 
-/// What the schema says of a message.
+/// Returns the comment of a message.
 pub fn comment_of_message(message: &MessageDescriptor) -> String {
     if is_well_known(message) {
         return String::new();
@@ -157,7 +157,7 @@ pub fn comment_of_message(message: &MessageDescriptor) -> String {
     comment(message.parent_file().file_descriptor_proto(), message.path())
 }
 
-/// What the schema says of a field.
+/// Returns the comment of a field.
 pub fn comment_of_field(field: &FieldDescriptor) -> String {
     let text = comment(field.parent_file().file_descriptor_proto(), field.path());
     match oneof(field) {

@@ -1,7 +1,7 @@
-//! Turns a protobuf service into Rust: types, ProtoJSON, a trait, three bindings, three clients, documents.
+//! Generates Rust from a protobuf service: types, ProtoJSON, a trait, three bindings, a client and documents.
 //!
-//! Descriptors go in, files come out. Nothing here knows what the service is about; a build script names the files, the
-//! service and the field that selects a scope, and includes what was written.
+//! The input is descriptors, the output is files. This crate knows nothing about a particular service: a build script names
+//! the schema files, the service and the field that selects a scope, and includes the generated files.
 
 pub mod client;
 pub mod grpc;
@@ -23,32 +23,32 @@ use std::path::PathBuf;
 
 use proc_macro2::TokenStream;
 
-/// What to generate, and where to.
+/// The configuration of the generator.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The folder that imports are found in.
+    /// The folder in which imports are looked up.
     pub include: PathBuf,
     /// The `.proto` files, relative to `include`.
     pub files: Vec<String>,
     /// The full name of the service, as `package.Service`.
     pub service: String,
-    /// The string field of every request that names the scope (the tenant) that is meant.
+    /// The string field of every request that names the scope (the tenant).
     pub scope_field: String,
     /// The Rust path of the module that the generated code is included into: `crate::schema`.
     pub root: String,
-    /// Bytes fields held as `bytes::Bytes`, so that big ones are not copied: full field names with a leading dot.
+    /// The bytes fields to hold as `bytes::Bytes`, so that large ones are not copied: full names with a leading dot.
     pub bytes: Vec<String>,
-    /// Oneofs that need a member in every request, which the schema has no option to say: full names with a leading dot.
+    /// The oneofs that need a member in every request, for which protobuf has no option: full names with a leading dot.
     pub required_oneofs: Vec<String>,
-    /// Further names that a field is read under, in JSON and in queries: its full name with a leading dot, and the name.
+    /// Additional names under which a field is read, in JSON and in queries: its full name with a leading dot, and the name.
     pub aliases: Vec<(String, String)>,
-    /// What the OpenAPI and OpenRPC documents say beyond the schema.
+    /// Facts for the OpenAPI and OpenRPC documents that are not in the schema.
     pub document: Document,
-    /// Where the files are written.
+    /// The folder to write to.
     pub out_dir: PathBuf,
 }
 
-/// What a schema does not say and documents of its wires have to.
+/// Facts for the generated documents that are not in the schema.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// The title.
@@ -59,45 +59,45 @@ pub struct Document {
     pub media_type: String,
     /// The header that names the version.
     pub version_header: String,
-    /// The errors of JSON-RPC: code, reason and a message for people.
+    /// The JSON-RPC errors: code, reason and message.
     pub errors: Vec<(i32, String, String)>,
 }
 
-/// Why nothing was generated.
+/// The reason why the generator failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The `.proto` files do not compile.
     #[error("the schema does not compile: {0:?}")]
     Compile(protox::Error),
-    /// The descriptors do not hold together.
-    #[error("the descriptors are refused: {0}")]
+    /// The descriptors are inconsistent.
+    #[error("the descriptors are invalid: {0}")]
     Descriptors(#[from] prost_reflect::DescriptorError),
-    /// The schema asks for something that the wires cannot express.
+    /// The bindings cannot express a part of the schema.
     #[error("{rpc}: {problem}")]
     Unsupported {
-        /// The rpc or message concerned.
+        /// The rpc or message.
         rpc: String,
         /// What cannot be expressed.
         problem: String,
     },
-    /// A generator wrote something that is not Rust; a fault of this crate.
+    /// A generator wrote invalid Rust, which is a bug in this crate.
     #[error("{file}.rs is not Rust: {problem}")]
     Generated {
         /// The module.
         file: String,
-        /// What the parser said.
+        /// The parser's message.
         problem: String,
     },
     /// A file cannot be written.
-    #[error("writing generated code: {0}")]
+    #[error("cannot write generated code: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// Writes everything into [`Config::out_dir`]: `tricord.rs` (one tree of modules, to be included in
-/// [`Config::root`]) and the files that it includes, `descriptors.bin`, `openapi.json` and `openrpc.json`.
+/// Writes all files into [`Config::out_dir`]: `tricord.rs` (one tree of modules, to be included in [`Config::root`]), the
+/// files that it includes, `descriptors.bin`, `openapi.json` and `openrpc.json`.
 ///
 /// # Errors
-/// When the schema does not compile, asks for something that a wire cannot express, or a file cannot be written.
+/// When the schema does not compile, a binding cannot express it, or a file cannot be written.
 pub fn generate(config: &Config) -> Result<(), Error> {
     let schema = schema::Schema::compile(config)?;
     fs::write(config.out_dir.join("descriptors.bin"), schema.bytes())?;
@@ -105,10 +105,10 @@ pub fn generate(config: &Config) -> Result<(), Error> {
     let service = model::Service::read(schema.pool(), config)?;
     let mut tree = fs::read_to_string(config.out_dir.join("tricord.rs"))?;
     for (name, about, tokens) in [
-        ("proto_json", "ProtoJSON of every message.", proto_json::generate(schema.pool(), config)?),
-        ("validate", "What requests have to hold.", validate::generate(schema.pool(), &service, config)?),
+        ("proto_json", "The ProtoJSON of every message.", proto_json::generate(schema.pool(), config)?),
+        ("validate", "The validation of requests.", validate::generate(schema.pool(), &service, config)?),
         ("service", "The service as a trait.", service::generate(&service)),
-        ("requests", "Requests as the wires see them.", requests::generate(&service, config)?),
+        ("requests", "Requests as the bindings see them.", requests::generate(&service, config)?),
         ("grpc", "The service over gRPC.", grpc::generate(&service)),
         ("jsonrpc", "The service over JSON-RPC.", jsonrpc::generate(&service)),
         ("http_json", "The service over HTTP+JSON.", http_rules::generate(&service)?),
@@ -123,7 +123,7 @@ pub fn generate(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes one generated file, formatted, and puts it into the tree as a module of that name.
+/// Writes one generated file, formatted, and adds it to the tree as a module of that name.
 fn write_module(config: &Config, tree: &mut String, name: &str, about: &str, tokens: TokenStream) -> Result<(), Error> {
     let file = syn::parse2(tokens).map_err(|e| Error::Generated { file: name.to_owned(), problem: e.to_string() })?;
     fs::write(config.out_dir.join(format!("{name}.rs")), prettyplease::unparse(&file))?;

@@ -1,4 +1,4 @@
-//! What the generators ask of messages and fields: names in Rust, and the options that bear on JSON and validation.
+//! Facts about messages and fields for the generators: Rust names, and options that affect JSON and validation.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use crate::{Config, Error};
 /// `google.api.FieldBehavior.REQUIRED`.
 const REQUIRED: i32 = 2;
 
-/// Messages of the schema itself, map entries left out, in the order of their declaration.
+/// Returns the messages of the schema itself without map entries, in the order of their declaration.
 pub fn own(pool: &DescriptorPool) -> impl Iterator<Item = MessageDescriptor> + '_ {
     pool.all_messages().filter(|m| !m.is_map_entry() && !m.package_name().starts_with("google."))
 }
 
-/// Enums of the schema itself.
+/// Returns the enums of the schema itself.
 pub fn own_enums(pool: &DescriptorPool) -> impl Iterator<Item = EnumDescriptor> + '_ {
     pool.all_enums().filter(|e| !e.package_name().starts_with("google."))
 }
 
-/// Full names of the messages that can be part of these, themselves included.
+/// Returns the full names of these messages and of all messages that they can contain.
 pub fn reachable(roots: impl Iterator<Item = MessageDescriptor>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut next: Vec<_> = roots.collect();
@@ -35,7 +35,7 @@ pub fn reachable(roots: impl Iterator<Item = MessageDescriptor>) -> BTreeSet<Str
     found
 }
 
-/// Whether the schema marks the field as required.
+/// Returns whether the schema marks the field as required.
 pub fn required(pool: &DescriptorPool, field: &FieldDescriptor) -> bool {
     let Some(extension) = pool.get_extension_by_name("google.api.field_behavior") else { return false };
     let options = field.options();
@@ -44,17 +44,17 @@ pub fn required(pool: &DescriptorPool, field: &FieldDescriptor) -> bool {
     behaviors.iter().any(|behavior| matches!(behavior, Value::EnumNumber(REQUIRED)))
 }
 
-/// The oneof that a field is a member of; the hidden one behind `optional` is none.
+/// Returns the oneof that a field is a member of. The hidden oneof behind `optional` does not count.
 pub fn oneof(field: &FieldDescriptor) -> Option<OneofDescriptor> {
     field.containing_oneof().filter(|oneof| !oneof.is_synthetic())
 }
 
-/// Whether the field is declared `optional`.
+/// Returns whether the field is declared `optional`.
 pub fn optional(field: &FieldDescriptor) -> bool {
     field.containing_oneof().is_some_and(|oneof| oneof.is_synthetic())
 }
 
-/// Every name that a field is read under: its name in JSON, that in the schema, and aliases.
+/// Returns every name under which a field is read: its JSON name, its name in the schema, and aliases.
 pub fn names(field: &FieldDescriptor, config: &Config) -> Vec<String> {
     let mut names = vec![field.json_name().to_owned()];
     if field.name() != field.json_name() {
@@ -65,10 +65,10 @@ pub fn names(field: &FieldDescriptor, config: &Config) -> Vec<String> {
     names
 }
 
-/// Refuses aliases of fields that there are not.
+/// Checks that every alias names a field of the schema.
 ///
 /// # Errors
-/// With the first such field.
+/// When an alias does not; the error names the first one.
 pub fn refuse_unknown_aliases(pool: &DescriptorPool, config: &Config) -> Result<(), Error> {
     let known = |name: &str| own(pool).any(|message| message.fields().any(|field| is_field(&field, name)));
     match config.aliases.iter().find(|(name, _)| !known(name)) {
@@ -77,22 +77,22 @@ pub fn refuse_unknown_aliases(pool: &DescriptorPool, config: &Config) -> Result<
     }
 }
 
-/// Whether this is the field's full name with a leading dot.
+/// Returns whether this is the field's full name with a leading dot.
 fn is_field(field: &FieldDescriptor, name: &str) -> bool {
     name.strip_prefix('.') == Some(field.full_name())
 }
 
-/// The field's name in Rust.
+/// Returns the field's name in Rust.
 pub fn field_ident(field: &FieldDescriptor) -> Ident {
     ident(&field.name().to_snake_case())
 }
 
-/// The oneof's field in Rust.
+/// Returns the name of the oneof's field in Rust.
 pub fn oneof_ident(oneof: &OneofDescriptor) -> Ident {
     ident(&oneof.name().to_snake_case())
 }
 
-/// The Rust path of the variant for a member of a oneof.
+/// Returns the Rust path of the variant for a member of a oneof.
 pub fn variant(field: &FieldDescriptor, oneof: &OneofDescriptor, config: &Config) -> TokenStream {
     let module = nested(oneof.parent_message(), config);
     let name = ident(&oneof.name().to_upper_camel_case());
@@ -100,7 +100,7 @@ pub fn variant(field: &FieldDescriptor, oneof: &OneofDescriptor, config: &Config
     quote!(#module::#name::#variant)
 }
 
-/// The module of what is declared inside a message.
+/// Returns the Rust module of the types that are declared inside a message.
 fn nested(message: &MessageDescriptor, config: &Config) -> TokenStream {
     let module = ident(&message.name().to_snake_case());
     let outer = match message.parent_message() {
@@ -110,7 +110,7 @@ fn nested(message: &MessageDescriptor, config: &Config) -> TokenStream {
     quote!(#outer::#module)
 }
 
-/// The Rust path of an enum's type.
+/// Returns the Rust path of an enum's type.
 pub fn enum_type(descriptor: &EnumDescriptor, config: &Config) -> TokenStream {
     let name = ident(&descriptor.name().to_upper_camel_case());
     let outer = match descriptor.parent_message() {
@@ -126,15 +126,15 @@ fn package(name: &str, config: &Config) -> TokenStream {
     quote!(#root #(::#modules)*)
 }
 
-/// The Rust type of a message, for `impl`.
+/// Returns the Rust type of a message, for `impl`.
 pub fn message_type(message: &MessageDescriptor, config: &Config) -> TokenStream {
     tokens(&rust_type(message, config))
 }
 
-/// Refuses messages that contain themselves: prost boxes them, and nothing of ours would know where.
+/// Checks that no message can contain itself. prost boxes such messages, and the other generators do not know where.
 ///
 /// # Errors
-/// When there is such a message; it is named.
+/// When a message can contain itself; the error names it.
 pub fn refuse_cycles(pool: &DescriptorPool) -> Result<(), Error> {
     for message in own(pool) {
         let inside = message.fields().filter_map(|field| field.kind().as_message().cloned());
@@ -145,7 +145,7 @@ pub fn refuse_cycles(pool: &DescriptorPool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the field holds this well-known type.
+/// Returns whether the field has this well-known type.
 pub fn is_well_known(field: &FieldDescriptor, name: &str) -> bool {
     matches!(field.kind(), Kind::Message(message) if message.full_name() == name)
 }

@@ -1,4 +1,4 @@
-//! The service as the generators see it: rpcs with their names on every wire, their types and their HTTP rules.
+//! The service as the generators see it: rpcs with their names in every binding, their types and their HTTP rules.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Service {
     pub rpcs: Vec<Rpc>,
     /// The proto name of the scope field.
     pub scope_field: String,
-    /// The types that generated files import, and whether each is that of a request.
+    /// The types that generated files import, and whether each is a request.
     imports: Vec<(String, bool)>,
 }
 
@@ -41,34 +41,34 @@ pub struct Rpc {
     pub input: MessageDescriptor,
     /// The answer, or one event of it.
     pub output: MessageDescriptor,
-    /// The request's Rust type, by its name in a file that imports it.
+    /// The request's Rust type, as named in a file that imports it.
     pub input_type: TokenStream,
-    /// The answer's Rust type, likewise.
+    /// The answer's Rust type, as named in a file that imports it.
     pub output_type: TokenStream,
     /// Whether it answers with a stream.
     pub streaming: bool,
-    /// HTTP rules, the schema's own first.
+    /// The HTTP rules, the main one first.
     pub rules: Vec<HttpRule>,
 }
 
-/// One `google.api.http` binding, as written.
+/// One `google.api.http` rule, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRule {
     /// `GET`, `POST`, ...
     pub verb: String,
     /// The path template.
     pub template: String,
-    /// What the body holds: empty, `*` or a field.
+    /// The content of the body: empty, `*` or a field.
     pub body: String,
-    /// The response field sent alone, or empty.
+    /// The only field of the response to send, or empty.
     pub response_body: String,
 }
 
 impl Service {
-    /// Reads the configured service out of the descriptors.
+    /// Reads the configured service from the descriptors.
     ///
     /// # Errors
-    /// When there is no such service, or an rpc is of a kind that the wires cannot express.
+    /// When there is no such service, or the bindings cannot express one of its rpcs.
     pub fn read(pool: &DescriptorPool, config: &Config) -> Result<Self, Error> {
         let descriptor =
             pool.get_service_by_name(&config.service).ok_or_else(|| refuse(&config.service, "no such service"))?;
@@ -91,12 +91,12 @@ impl Service {
         })
     }
 
-    /// Imports the types of all requests and answers.
+    /// Returns `use` items for the types of all requests and answers.
     pub fn import_types(&self) -> TokenStream {
         import(self.imports.iter().map(|(path, _)| path))
     }
 
-    /// Imports the types of all requests.
+    /// Returns `use` items for the types of all requests.
     pub fn import_requests(&self) -> TokenStream {
         import(self.imports.iter().filter(|(_, is_request)| *is_request).map(|(path, _)| path))
     }
@@ -127,7 +127,7 @@ impl Rpc {
     }
 }
 
-/// Names that generated files import from elsewhere, or that Rust gives a meaning.
+/// Names that generated files import from elsewhere, or that have a meaning in Rust.
 const TAKEN: &[&str] = &[
     "Arc",
     "Body",
@@ -166,7 +166,7 @@ const TAKEN: &[&str] = &[
     "Violation",
 ];
 
-/// The types of requests and answers: full paths, and whether each is that of a request.
+/// The types of requests and answers: full paths, and whether each is a request.
 #[derive(Default)]
 struct Types(BTreeMap<String, bool>);
 
@@ -175,7 +175,7 @@ impl Types {
         *self.0.entry(path.to_owned()).or_default() |= is_request;
     }
 
-    /// Whether a file can import this type and use its bare name.
+    /// Returns whether a file can import this type and use its bare name.
     fn is_importable(&self, path: &str) -> bool {
         let name = last(path);
         !TAKEN.contains(&name) && self.0.keys().filter(|other| last(other) == name).count() == 1
@@ -195,12 +195,12 @@ fn last(path: &str) -> &str {
     path.rsplit("::").next().unwrap_or(path)
 }
 
-/// A path of identifiers as tokens.
+/// Converts a path of identifiers to tokens.
 pub fn tokens(path: &str) -> TokenStream {
     path.parse().expect("a path of identifiers is tokens")
 }
 
-/// One `use` for each module.
+/// Returns one `use` item for each module.
 fn import<'a>(paths: impl Iterator<Item = &'a String>) -> TokenStream {
     let mut modules: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for path in paths {
@@ -212,7 +212,7 @@ fn import<'a>(paths: impl Iterator<Item = &'a String>) -> TokenStream {
     quote!(#(#uses)*)
 }
 
-/// The full Rust path of a message's type.
+/// Returns the full Rust path of a message's type.
 pub fn rust_type(message: &MessageDescriptor, config: &Config) -> String {
     let mut names = vec![message.name().to_upper_camel_case()];
     let mut parent = message.parent_message();
@@ -229,23 +229,23 @@ pub fn rust_type(message: &MessageDescriptor, config: &Config) -> String {
     format!("{}::{package}::{}", config.root, names.join("::"))
 }
 
-/// An identifier, raw where the word is Rust's.
+/// Returns an identifier, raw if the name is a Rust keyword.
 pub fn ident(name: &str) -> Ident {
     syn::parse_str::<Ident>(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site()))
 }
 
-/// `#[doc]` attributes for a comment, a line each.
+/// Returns `#[doc]` attributes for a comment, one for each line.
 pub fn doc(comment: &str) -> TokenStream {
     let lines = comment.lines().map(|line| format!(" {}", line.trim()));
     quote!(#(#[doc = #lines])*)
 }
 
-/// An error that names the rpc.
+/// Returns an error that names the rpc.
 pub fn refuse(rpc: &str, problem: impl Into<String>) -> Error {
     Error::Unsupported { rpc: rpc.to_owned(), problem: problem.into() }
 }
 
-/// The comment that stands before the thing at `path` in its file.
+/// Returns the comment before the element at `path` in its file.
 pub fn comment(file: &prost_types::FileDescriptorProto, path: &[i32]) -> String {
     let info = file.source_code_info.as_ref();
     let location = info.and_then(|info| info.location.iter().find(|l| l.path == path));

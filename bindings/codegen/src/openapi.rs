@@ -1,4 +1,4 @@
-//! The HTTP+JSON wire as an OpenAPI 3.1 document: paths from the HTTP rules, schemas from the messages.
+//! Generates the OpenAPI 3.1 document of the HTTP+JSON binding: paths from the HTTP rules, schemas from the messages.
 
 use heck::{ToLowerCamelCase, ToUpperCamelCase};
 use prost_reflect::{DescriptorPool, FieldDescriptor, Kind};
@@ -9,19 +9,19 @@ use crate::messages::required;
 use crate::model::{HttpRule, Rpc, Service, refuse};
 use crate::{Config, Error};
 
-/// The component that describes errors; no message may have this name.
+/// The name of the component that describes errors. No message may have this name.
 const ERROR: &str = "Error";
 
 /// Writes the document.
 ///
 /// # Errors
-/// When a rule or a field cannot be said in OpenAPI, or two operations would share an id.
+/// When OpenAPI cannot express a rule or a field, or two operations would have the same id.
 pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Result<String, Error> {
     let schemas = Schemas { pool, config };
     let document = Document { pool, service, config, schemas };
     let mut components = schemas.of(service)?;
     if components.insert(ERROR.to_owned(), error_schema()).is_some() {
-        return Err(refuse(ERROR, "a name that the document has already"));
+        return Err(refuse(ERROR, "the document already has a schema with this name"));
     }
     let json = json!({
         "openapi": "3.1.0",
@@ -56,7 +56,7 @@ impl Document<'_> {
                 let template = Template::read(rpc, rule)?;
                 let operation = self.operation(rpc, rule, &template)?;
                 if ids.contains(&operation["operationId"]) {
-                    return Err(refuse(&rpc.name, "two HTTP rules that OpenAPI would give the same operationId"));
+                    return Err(refuse(&rpc.name, "two HTTP rules would have the same operationId in OpenAPI"));
                 }
                 ids.push(operation["operationId"].clone());
                 let verbs = paths.entry(template.path).or_insert_with(|| json!({}));
@@ -82,20 +82,24 @@ impl Document<'_> {
             "" => {
                 for field in rest {
                     if matches!(field.kind(), Kind::Message(kind) if kind.full_name() != "google.protobuf.Timestamp") {
-                        return Err(refuse(&rpc.name, format!("the message `{}` in a query string", field.name())));
+                        return Err(refuse(
+                            &rpc.name,
+                            format!("a query string cannot hold the message `{}`", field.name()),
+                        ));
                     }
                     parameters.push(parameter(&field, "query", required(self.pool, &field)));
                 }
             }
             "*" => operation["requestBody"] = self.body(&rest)?,
-            _ => return Err(refuse(&rpc.name, "a body that is one field")),
+            _ => return Err(refuse(&rpc.name, "a body of one field is not supported")),
         }
         parameters.push(json!({"$ref": "#/components/parameters/Version"}));
         operation["parameters"] = parameters.into();
         Ok(operation)
     }
 
-    /// The rpc's name, and what tells this rule from the others: its verb, and whether the scope is in the path.
+    /// Returns a unique id: the rpc's name, the verb if the rule has another one than the main rule, and whether the scope
+    /// is in the path.
     fn operation_id(&self, rpc: &Rpc, rule: &HttpRule, template: &Template) -> String {
         let mut id = rpc.name.to_lower_camel_case();
         if rpc.rules.first().is_some_and(|first| first.verb != rule.verb) {
@@ -121,7 +125,7 @@ impl Document<'_> {
         json!({"description": about, "content": self.as_json(&schema)})
     }
 
-    /// The content that can be had under the protocol's own media type and under the common one.
+    /// Returns content with this schema under the protocol's own media type and under `application/json`.
     fn as_json(&self, schema: &Value) -> Value {
         let mut content = Map::new();
         for media_type in [self.config.document.media_type.as_str(), "application/json"] {
@@ -130,7 +134,7 @@ impl Document<'_> {
         content.into()
     }
 
-    /// What the body holds beyond the path. Nothing at all will do if nothing of it is required.
+    /// Returns the body, which has the fields that are not in the path. It is optional if none of them is required.
     fn body(&self, fields: &[FieldDescriptor]) -> Result<Value, Error> {
         let schema = self.schemas.object(fields.iter())?;
         let required = schema.get("required").is_some();
@@ -142,14 +146,14 @@ impl Document<'_> {
         json!({
             "name": name,
             "in": "header",
-            "description": format!("The protocol version that is spoken. A query parameter `{name}` does as well."),
+            "description": format!("The protocol version of the request. A query parameter `{name}` is accepted too."),
             "schema": {"type": "string"},
             "example": self.config.document.version,
         })
     }
 }
 
-/// A path template as OpenAPI writes it, and the fields in it.
+/// A path template in OpenAPI's notation, and its fields.
 struct Template {
     path: String,
     fields: Vec<FieldDescriptor>,
@@ -160,10 +164,10 @@ impl Template {
         let (mut path, mut fields, mut rest) = (String::new(), Vec::new(), rule.template.as_str());
         while let Some((literal, after)) = rest.split_once('{') {
             let (variable, after) =
-                after.split_once('}').ok_or_else(|| refuse(&rpc.name, "a brace that stays open"))?;
+                after.split_once('}').ok_or_else(|| refuse(&rpc.name, "a brace in the path is not closed"))?;
             let (name, pattern) = variable.split_once('=').unwrap_or((variable, "*"));
             let field = rpc.input.get_field_by_name(name).filter(|_| pattern == "*");
-            let field = field.ok_or_else(|| refuse(&rpc.name, format!("`{variable}` in a path")))?;
+            let field = field.ok_or_else(|| refuse(&rpc.name, format!("a path cannot hold `{variable}`")))?;
             path += &format!("{literal}{{{}}}", field.json_name());
             fields.push(field);
             rest = after;
@@ -174,7 +178,7 @@ impl Template {
 }
 
 fn parameter(field: &FieldDescriptor, place: &str, required: bool) -> Value {
-    // What cannot be said was refused before: the fields here are scalars, enums, times and lists of these.
+    // Other fields were refused before: these are scalars, enums, timestamps and lists of them.
     let schema = field_schema(field).unwrap_or_default();
     json!({
         "name": field.json_name(),
@@ -187,7 +191,7 @@ fn parameter(field: &FieldDescriptor, place: &str, required: bool) -> Value {
 
 fn error_response() -> Value {
     json!({
-        "description": "What went wrong, with the HTTP status that the body repeats.",
+        "description": "An error. The body repeats the HTTP status.",
         "content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{ERROR}")}}},
     })
 }
@@ -204,11 +208,11 @@ fn error_schema() -> Value {
                 "properties": {
                     "code": {"type": "integer", "description": "The HTTP status."},
                     "status": {"type": "string", "description": "The name of the gRPC status, such as NOT_FOUND."},
-                    "message": {"type": "string", "description": "What went wrong, for people."},
+                    "message": {"type": "string", "description": "A description of the error for people."},
                     "details": {
                         "type": "array",
                         "description": "`google.rpc.ErrorInfo` with the reason first, then others such as \
-                            `google.rpc.BadRequest` with the fields that are wrong.",
+                            `google.rpc.BadRequest` with the invalid fields.",
                         "items": {
                             "type": "object",
                             "required": ["@type"],

@@ -1,4 +1,4 @@
-//! The JSON-RPC wire as an OpenRPC 1.3 document: a method for every rpc, schemas from the messages.
+//! Generates the OpenRPC 1.3 document of the JSON-RPC binding: a method for every rpc, schemas from the messages.
 
 use prost_reflect::{DescriptorPool, FieldDescriptor};
 use serde_json::{Map, Value, json};
@@ -38,7 +38,7 @@ pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Re
 
 fn method(pool: &DescriptorPool, rpc: &Rpc, config: &Config) -> Result<Value, Error> {
     let mut fields: Vec<_> = rpc.input.fields().collect();
-    // OpenRPC wants those first that have to be there.
+    // OpenRPC asks for required parameters first.
     fields.sort_by_key(|field| !required(pool, field));
     let params = fields.iter().map(|field| param(pool, field)).collect::<Result<Vec<_>, _>>()?;
     let mut about = comment_of_message(&rpc.output);
@@ -62,7 +62,7 @@ fn method(pool: &DescriptorPool, rpc: &Rpc, config: &Config) -> Result<Value, Er
         "errors": errors.collect::<Vec<_>>(),
     });
     if rpc.streaming {
-        // An extension of this document: OpenRPC has no word for it.
+        // OpenRPC has no field for streams, so this is an extension.
         method["x-streaming"] = true.into();
     }
     Ok(method)

@@ -1,4 +1,4 @@
-//! ProtoJSON: serde impls for every message, over `tricord_bindings::proto_json`.
+//! Generates ProtoJSON: serde impls of every message, over `tricord_bindings::proto_json`.
 
 use proc_macro2::TokenStream;
 use prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
@@ -10,13 +10,13 @@ use crate::messages::{
 use crate::model::refuse;
 use crate::{Config, Error};
 
-/// The most fields that a message may have: the reader keeps a bit for each that it has seen.
+/// The most fields of a message. The reader keeps one bit for each field that it has seen.
 const MAX_FIELDS: usize = 64;
 
 /// Writes the serde impls of all messages, and the names of all enums.
 ///
 /// # Errors
-/// When a field is of a kind that has no reader yet.
+/// When a field has a type that is not supported yet.
 pub fn generate(pool: &DescriptorPool, config: &Config) -> Result<TokenStream, Error> {
     messages::refuse_cycles(pool)?;
     messages::refuse_unknown_aliases(pool, config)?;
@@ -54,7 +54,7 @@ fn enum_names(descriptor: &EnumDescriptor, config: &Config) -> TokenStream {
 fn message(pool: &DescriptorPool, config: &Config, message: &MessageDescriptor) -> Result<TokenStream, Error> {
     let fields: Vec<_> = message.fields().collect();
     if fields.len() > MAX_FIELDS {
-        return Err(refuse(message.full_name(), format!("more than {MAX_FIELDS} fields")));
+        return Err(refuse(message.full_name(), format!("a message may have at most {MAX_FIELDS} fields")));
     }
     let mut names = Vec::new();
     let mut reads = Vec::new();
@@ -114,7 +114,7 @@ fn read_arm(index: u8, field: &FieldDescriptor, format: &TokenStream, config: &C
     }
 }
 
-/// The statement that prints a field. A oneof is printed where its first member stands.
+/// Returns the statement that writes a field. A oneof is written in place of its first member.
 fn write(pool: &DescriptorPool, field: &FieldDescriptor, config: &Config) -> Result<Option<TokenStream>, Error> {
     if let Some(oneof) = oneof(field) {
         let first = oneof.fields().next().is_some_and(|first| first.number() == field.number());
@@ -141,12 +141,12 @@ fn write(pool: &DescriptorPool, field: &FieldDescriptor, config: &Config) -> Res
     }))
 }
 
-/// Whether prost holds the field as an `Option`.
+/// Returns whether prost holds the field as an `Option`.
 fn in_option(field: &FieldDescriptor) -> bool {
     optional(field) || (field.cardinality() != Cardinality::Repeated && matches!(field.kind(), Kind::Message(_)))
 }
 
-/// Whether a field without presence differs from its default.
+/// Returns the expression for whether a field without presence differs from its default.
 fn set(field: &FieldDescriptor) -> TokenStream {
     let source = field_ident(field);
     match field.kind() {
@@ -157,7 +157,7 @@ fn set(field: &FieldDescriptor) -> TokenStream {
     }
 }
 
-/// The format of a field, list or map included.
+/// Returns the format of a field, including list or map.
 fn format_of(field: &FieldDescriptor, config: &Config) -> Result<TokenStream, Error> {
     if field.is_map() {
         let entry = field.kind();
@@ -184,7 +184,7 @@ fn format_of_one(field: &FieldDescriptor, config: &Config) -> Result<TokenStream
             quote!(Enum<#ty>)
         }
         Kind::Float | Kind::Double => {
-            return Err(refuse(field.full_name(), "a float field; only google.protobuf.Value holds such numbers"));
+            return Err(refuse(field.full_name(), "a float field is not supported; use google.protobuf.Value"));
         }
     })
 }

@@ -1,4 +1,4 @@
-//! What the wires need of request messages: their scope, and their fields out of a query string.
+//! Generates what the bindings need from requests: the scope, and reading fields from a query string.
 
 use proc_macro2::TokenStream;
 use prost_reflect::{Cardinality, FieldDescriptor, Kind};
@@ -11,7 +11,7 @@ use crate::{Config, Error};
 /// Writes `Request` for every request, and `FromQuery` for those that an HTTP rule reads from a query string.
 ///
 /// # Errors
-/// When a request that has to come out of a query string has a field that cannot.
+/// When a request that is read from a query string has a field that a query string cannot hold.
 pub fn generate(service: &Service, config: &Config) -> Result<TokenStream, Error> {
     let mut requests = TokenStream::new();
     for (index, rpc) in service.rpcs.iter().enumerate() {
@@ -89,12 +89,11 @@ fn arm(rpc: &Rpc, field: &FieldDescriptor, index: usize, config: &Config) -> Res
     Ok(quote!(#(#names)|* => { #assign }))
 }
 
-/// The expression that makes the field's value out of `value`.
+/// Returns the expression that parses the field's value from `value`.
 fn value(rpc: &Rpc, field: &FieldDescriptor, config: &Config) -> Result<TokenStream, Error> {
     let json = field.json_name();
     let cannot = |what: &str| {
-        let problem =
-            format!("its HTTP rule has no body, but {what} `{}` cannot stand in a query string", field.name());
+        let problem = format!("its HTTP rule has no body, and a query string cannot hold {what} `{}`", field.name());
         Err(refuse(&rpc.name, problem))
     };
     if field.is_map() {

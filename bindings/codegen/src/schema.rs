@@ -1,4 +1,4 @@
-//! From `.proto` files to descriptors and prost types.
+//! Compiles `.proto` files to descriptors and prost types.
 
 use prost::Message as _;
 use prost_reflect::DescriptorPool;
@@ -14,10 +14,10 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles the files that the configuration names, with everything they import.
+    /// Compiles the files that the configuration names, and their imports.
     ///
     /// # Errors
-    /// When a file is missing or wrong.
+    /// When a file is missing or does not compile.
     pub fn compile(config: &Config) -> Result<Self, Error> {
         let mut resolver = ChainFileResolver::new();
         resolver.add(IncludeFileResolver::new(config.include.clone()));
@@ -27,18 +27,18 @@ impl Schema {
         for file in &config.files {
             compiler.open_file(file).map_err(Error::Compile)?;
         }
-        // The bytes, not the prost_types copy: only they keep options that prost_types does not know.
+        // Only the bytes keep options that prost_types does not know.
         let bytes = compiler.encode_file_descriptor_set();
         let pool = DescriptorPool::decode(bytes.as_slice())?;
         Ok(Self { pool, bytes })
     }
 
-    /// The descriptors, options included.
+    /// Returns the descriptors, including options.
     pub fn pool(&self) -> &DescriptorPool {
         &self.pool
     }
 
-    /// The encoded `FileDescriptorSet`, options included.
+    /// Returns the encoded `FileDescriptorSet`, including options.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -50,7 +50,7 @@ impl Schema {
     pub fn write_types(&self, config: &Config) -> Result<(), Error> {
         let mut set = prost_types::FileDescriptorSet::decode(self.bytes.as_slice())
             .map_err(|e| Error::Io(std::io::Error::other(e)))?;
-        // Options are read from the pool; their own types are not wanted.
+        // Options are read from the pool, so their types are not generated.
         set.file.retain(|file| !file.package().starts_with("google.api"));
         let mut prost = prost_build::Config::new();
         prost

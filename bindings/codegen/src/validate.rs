@@ -1,4 +1,4 @@
-//! The request validator: what `field_behavior`, enums and required oneofs ask of every message in a request.
+//! Generates the request validator from `field_behavior`, enums and required oneofs.
 
 use proc_macro2::TokenStream;
 use prost_reflect::{Cardinality, DescriptorPool, FieldDescriptor, Kind, MessageDescriptor, OneofDescriptor};
@@ -13,7 +13,7 @@ use crate::{Config, Error};
 /// Writes `Validate` for every message that can be part of a request of the service.
 ///
 /// # Errors
-/// When [`Config::required_oneofs`] names what the schema does not have, or a rule cannot be expressed.
+/// When [`Config::required_oneofs`] names a oneof that the schema does not have, or a rule cannot be expressed.
 pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Result<TokenStream, Error> {
     for name in &config.required_oneofs {
         let known = own(pool).any(|m| m.oneofs().any(|oneof| is_named(&oneof, name)));
@@ -56,7 +56,7 @@ fn validator(pool: &DescriptorPool, config: &Config, message: &MessageDescriptor
     })
 }
 
-/// The checks of a field outside a oneof.
+/// Returns the checks of a field outside a oneof.
 fn field_checks(pool: &DescriptorPool, config: &Config, field: &FieldDescriptor) -> Result<Vec<TokenStream>, Error> {
     let (source, name) = (field_ident(field), field.json_name());
     let at = quote!(at.field(#name));
@@ -70,7 +70,7 @@ fn field_checks(pool: &DescriptorPool, config: &Config, field: &FieldDescriptor)
         Kind::String | Kind::Bytes if required => {
             checks.push(quote!(rules::not_empty(self.#source.is_empty(), #at, findings);));
         }
-        // Zero and false are values like others: for these, required says nothing that could be checked.
+        // Zero and false are valid values, so there is nothing to check for required numbers and booleans.
         _ => {}
     }
     match field.kind() {
@@ -86,7 +86,7 @@ fn field_checks(pool: &DescriptorPool, config: &Config, field: &FieldDescriptor)
         Kind::Message(_) if repeated => checks.push(quote!(rules::each(&self.#source, #at, findings);)),
         Kind::Message(_) => checks.push(quote!(rules::message(&self.#source, #at, findings);)),
         Kind::Enum(_) if repeated || optional(field) => {
-            return Err(refuse(field.full_name(), "a repeated or optional enum in a request"));
+            return Err(refuse(field.full_name(), "a repeated or optional enum in a request is not supported"));
         }
         Kind::Enum(descriptor) => {
             let ty = enum_type(&descriptor, config);
@@ -98,7 +98,7 @@ fn field_checks(pool: &DescriptorPool, config: &Config, field: &FieldDescriptor)
     Ok(checks)
 }
 
-/// The check of a oneof: its member, and that there is one where that is required.
+/// Returns the check of a oneof: that its member is valid, and that it has one if it needs one.
 fn oneof_check(config: &Config, oneof: &OneofDescriptor) -> TokenStream {
     let source = oneof_ident(oneof);
     let mut arms = Vec::new();
@@ -115,7 +115,7 @@ fn oneof_check(config: &Config, oneof: &OneofDescriptor) -> TokenStream {
     }
     if config.required_oneofs.iter().any(|name| is_named(oneof, name)) {
         let names: Vec<_> = oneof.fields().map(|field| field.json_name().to_owned()).collect();
-        let problem = format!("holds none of {}", names.join(", "));
+        let problem = format!("has none of {}", names.join(", "));
         arms.push(quote!(None => findings.add(at, #problem)));
     }
     if arms.is_empty() { quote!() } else { quote!(match &self.#source { #(#arms,)* _ => {} }) }

@@ -1,15 +1,15 @@
-//! HTTP rules of small schemas: what becomes of those that can be expressed, and the words for those that cannot.
+//! Generates code from small schemas: HTTP rules that can be expressed, and error messages for those that cannot.
 
 use std::path::Path;
 
 use tricord_codegen::{Config, Document, generate};
 
-/// Generates from a schema with these messages and rpcs, and gives back the HTTP+JSON wire's code.
+/// Generates code from a schema with these messages and rpcs, and returns that of the HTTP+JSON binding.
 fn generated(messages: &str, rpcs: &str) -> Result<String, String> {
     generated_with(messages, rpcs, &[])
 }
 
-/// The same, with aliases of fields.
+/// Generates code like [`generated`], with aliases of fields.
 fn generated_with(messages: &str, rpcs: &str, aliases: &[(&str, &str)]) -> Result<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let (proto, out) = (folder.path().join("proto"), folder.path().join("out"));
@@ -52,7 +52,7 @@ fn generated_with(messages: &str, rpcs: &str, aliases: &[(&str, &str)]) -> Resul
     Ok(std::fs::read_to_string(out.join("http_json.rs")).unwrap())
 }
 
-/// One rpc with these options.
+/// Generates code for one rpc with these options.
 fn rpc(name: &str, request: &str, http: &str) -> String {
     format!("rpc {name}({request}) returns (Answer) {{ option (google.api.http) = {{ {http} }}; }}\n")
 }
@@ -61,7 +61,7 @@ fn get(http: &str) -> Result<String, String> {
     generated("", &rpc("Get", "Get", http))
 }
 
-/// The patterns of the `match`, in order, without those for other verbs.
+/// Returns the patterns of the `match` in order, without those for unsupported verbs.
 fn patterns(code: &str) -> Vec<String> {
     let arms = code.lines().map(str::trim).filter(|line| line.starts_with("(\"") && line.ends_with("=> {"));
     arms.map(|line| line.trim_end_matches(" => {").to_owned()).collect()
@@ -104,7 +104,7 @@ fn additional_bindings_and_actions_are_rules_of_their_own() {
     assert!(code.contains("pub const ACTIONS: &[&str] = &[\"run\"];"), "{code}");
     assert!(code.contains("pub const WORDS: &[&str] = &[\"parts\"];"), "{code}");
     assert!(code.contains("(_, [\"parts\", _], \"run\") => Err(exchange.not_allowed(\"GET, HEAD, POST\"))"), "{code}");
-    // The scope is known from the path where it stands there.
+    // A path that names the scope sets it.
     assert!(code.contains("Some(*tenant)"), "{code}");
 }
 
@@ -120,12 +120,12 @@ fn bodies_and_streams_are_read_and_written_by_their_own_functions() {
     assert!(code.contains(".query(") && code.contains(".stream_out("), "{code}");
     assert!(code.contains(".body(") && code.contains(".reply_out("), "{code}");
     assert!(code.contains("bind(&mut request.part_id, \"partId\", part_id)?"), "{code}");
-    // A stream has nothing to say to HEAD.
+    // A stream does not answer HEAD.
     assert!(code.contains("(_, [\"parts\", _], \"follow\") => Err(exchange.not_allowed(\"GET\"))"), "{code}");
 }
 
 #[test]
-fn what_cannot_be_expressed_fails_the_build_and_names_rpc_and_rule() {
+fn a_rule_that_cannot_be_expressed_fails_the_build_and_is_named() {
     let cases = [
         ("get: \"/parts/{id=**}\"", "a variable is one segment"),
         ("get: \"/parts/{id=a/*}\"", "a variable is a whole segment"),
@@ -134,14 +134,14 @@ fn what_cannot_be_expressed_fails_the_build_and_names_rpc_and_rule() {
         ("get: \"/parts/*\"", "a wildcard outside a variable"),
         ("get: \"/parts/{id.name}\"", "a variable is a field of the request itself"),
         ("get: \"/parts/{}\"", "a variable without a name"),
-        ("get: \"/parts/{nope}\"", "the variable `nope` is no plain string field"),
-        ("get: \"/parts/{size}\"", "the variable `size` is no plain string field"),
-        ("get: \"/parts/{tags}\"", "the variable `tags` is no plain string field"),
-        ("get: \"/parts/{id}/{id}\"", "the variable `id` stands there twice"),
+        ("get: \"/parts/{nope}\"", "the variable `nope` is not a plain string field"),
+        ("get: \"/parts/{size}\"", "the variable `size` is not a plain string field"),
+        ("get: \"/parts/{tags}\"", "the variable `tags` is not a plain string field"),
+        ("get: \"/parts/{id}/{id}\"", "the variable `id` is used twice"),
         ("get: \"parts\"", "a path begins with `/`"),
         ("get: \"/parts//x\"", "an empty segment"),
-        ("get: \"/parts:\"", "nothing stands behind the `:`"),
-        ("get: \"/a:b/c\"", "a `:` stands before the last segment only"),
+        ("get: \"/parts:\"", "nothing follows the `:`"),
+        ("get: \"/a:b/c\"", "only the last segment may contain a `:`"),
         ("get: \"/1/2/3/4/5/6/7/8/9\"", "more than 8 segments"),
         ("get: \"/parts\" body: \"*\"", "this verb has no body"),
         ("post: \"/parts\" body: \"id\"", "a body is the whole message"),
@@ -174,13 +174,13 @@ fn a_query_string_takes_plain_fields_only() {
         let messages = format!("message Odd {{ string tenant = 1; {field} }}");
         let error = generated(&messages, &rpc("Odd", "Odd", "get: \"/odd\"")).expect_err(field);
         assert!(error.starts_with("Odd: ") && error.contains(words), "{error}");
-        // In a body they are welcome.
+        // A body can hold all of them.
         generated(&messages, &rpc("Odd", "Odd", "post: \"/odd\" body: \"*\"")).expect(field);
     }
 }
 
 #[test]
-fn rpcs_that_a_wire_cannot_carry_are_refused() {
+fn an_rpc_that_a_binding_cannot_express_fails_the_build() {
     let upstream = "rpc Up(stream Get) returns (Answer);";
     assert_eq!(generated("", upstream).unwrap_err(), "Up: client streaming has no HTTP form");
     let scopeless = generated("message Bare { string id = 1; }", "rpc Bare(Bare) returns (Answer);").unwrap_err();
@@ -191,7 +191,7 @@ fn rpcs_that_a_wire_cannot_carry_are_refused() {
 }
 
 #[test]
-fn messages_that_have_no_json_or_no_validator_fail_the_build_and_are_named() {
+fn a_message_without_json_or_validator_fails_the_build_and_is_named() {
     let cases = [
         ("message Bad { double size = 1; }", "small.v1.Bad.size: a float field"),
         ("message Bad { map<int32, string> names = 1; }", "small.v1.Bad.names: a map whose keys are not strings"),
@@ -212,7 +212,7 @@ fn messages_that_have_no_json_or_no_validator_fail_the_build_and_are_named() {
 }
 
 #[test]
-fn an_alias_of_no_field_fails_the_build() {
+fn an_alias_of_an_unknown_field_fails_the_build() {
     let size = rpc("Get", "Get", "get: \"/parts\"");
     generated_with("", &size, &[(".small.v1.Get.size", "limit")]).unwrap();
     let error = generated_with("", &size, &[(".small.v1.Get.length", "limit")]).unwrap_err();

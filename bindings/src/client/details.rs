@@ -1,4 +1,4 @@
-//! What the typed details of an error say, whether they came as JSON or as protobuf.
+//! Reads the typed details of an error from JSON or protobuf.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl ServerError {
         }
     }
 
-    /// Takes what the details of a JSON error say; what is no known detail is passed over.
+    /// Reads the details of a JSON error and ignores unknown ones.
     pub(super) fn read_json(&mut self, details: &Value) {
         for detail in details.as_array().into_iter().flatten() {
             if let Ok(detail) = serde_json::from_value(detail.clone()) {
@@ -31,14 +31,14 @@ impl ServerError {
         }
     }
 
-    /// Takes what `grpc-status-details-bin` says; broken bytes say nothing.
+    /// Reads `grpc-status-details-bin` and ignores bytes that do not decode.
     pub(super) fn read_protobuf(&mut self, status: &[u8]) {
         if let Ok(status) = Status::decode(status) {
             status.unpack().into_iter().for_each(|detail| self.take(detail));
         }
     }
 
-    /// Takes a `Retry-After` of whole seconds; a date is passed over.
+    /// Reads a `Retry-After` in whole seconds and ignores a date.
     pub(super) fn read_retry_after(&mut self, value: Option<&str>) {
         if let Some(seconds) = value.and_then(|value| value.trim().parse().ok()) {
             self.retry_after = Some(Duration::from_secs(seconds));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn json_details_are_read_and_others_passed_over() {
+    fn json_details_are_read_and_unknown_ones_ignored() {
         let mut written = json!([5, {"@type": "type.googleapis.com/google.rpc.Help"}, {}]);
         let details = serde_json::to_value(details::details(&sent(), &crate::testing::PROTOCOL)).unwrap();
         written.as_array_mut().unwrap().extend(details.as_array().unwrap().iter().cloned());
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_details_are_read_and_broken_bytes_passed_over() {
+    fn protobuf_details_are_read_and_broken_bytes_ignored() {
         let code = Code::Grpc(tonic::Code::InvalidArgument);
         let mut error = ServerError::new(code, "m");
         error.read_protobuf(&details::status(&sent(), &crate::testing::PROTOCOL).encode_to_vec());

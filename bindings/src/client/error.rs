@@ -1,4 +1,4 @@
-//! What can go wrong with a call, as the caller sees it.
+//! The errors of a call, as the caller sees them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use crate::error::Violation;
 
-/// Why a call gave no answer.
+/// The reason why a call failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ClientError {
     /// The server answered with an error.
     #[error(transparent)]
     Server(Box<ServerError>),
-    /// Nobody was reached; the call may not have been made.
-    #[error("{url} cannot be reached: {why}")]
+    /// The server could not be reached. It has not seen the call.
+    #[error("cannot reach {url}: {why}")]
     Unreachable {
-        /// The address.
+        /// The server's URL.
         url: String,
-        /// The innermost cause, for people.
+        /// The innermost cause, as text.
         why: String,
     },
-    /// The connection broke before the answer was whole; the call may have been made.
+    /// The connection broke before the answer was complete. The server may have run the call.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// The peer answered with something that the wire does not allow; says exactly what.
-    #[error("bad answer: {0}")]
+    /// The server's answer does not follow the protocol; the text says how.
+    #[error("invalid answer: {0}")]
     BadAnswer(String),
-    /// The time that the caller gave is over.
+    /// The caller's deadline passed.
     #[error("no answer within {0:?}")]
     Deadline(Duration),
-    /// The request cannot be made at all: it has no form on this wire.
+    /// The request cannot be sent: this binding cannot express it.
     #[error("{0}")]
     Request(String),
 }
 
 impl ClientError {
-    /// The error that the server answered with, if it did.
+    /// Returns the error that the server answered with, if it did.
     pub fn server(&self) -> Option<&ServerError> {
         match self {
             ClientError::Server(error) => Some(error),
@@ -50,7 +50,7 @@ impl From<ServerError> for ClientError {
     }
 }
 
-/// The number that a wire gives an error.
+/// The code that a binding gives an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// The gRPC status.
@@ -74,18 +74,18 @@ impl fmt::Display for Code {
 /// An error that a server answered with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerError {
-    /// `reason` of `google.rpc.ErrorInfo`, such as `TASK_NOT_FOUND`: the same on every wire. `None` if the server does not
-    /// say.
+    /// The `reason` of `google.rpc.ErrorInfo`, such as `TASK_NOT_FOUND`; the same over every binding. `None` if the server
+    /// sent none.
     pub reason: Option<String>,
-    /// The wire's own number.
+    /// The binding's own code.
     pub code: Code,
-    /// What the server says about it, for people.
+    /// The server's message.
     pub message: String,
-    /// `metadata` of `google.rpc.ErrorInfo`.
+    /// The `metadata` of `google.rpc.ErrorInfo`.
     pub metadata: BTreeMap<String, String>,
-    /// The fields that are wrong.
+    /// The invalid fields of the request.
     pub violations: Vec<Violation>,
-    /// When the server says to try again.
+    /// How long the server asks the client to wait before it tries again.
     pub retry_after: Option<Duration>,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for ServerError {
             Some(reason) => write!(f, "{message} ({reason}, {})", self.code)?,
             None => write!(f, "{message} ({})", self.code)?,
         }
-        // The first violation is often the message already.
+        // The message is often the text of the first violation.
         for violation in self.violations.iter().filter(|v| !message.contains(v.description.as_str())) {
             write!(f, "\n  {}: {}", violation.field, violation.description)?;
         }

@@ -1,4 +1,4 @@
-//! The gRPC wire, by tonic's client over connections of our own.
+//! The gRPC transport: tonic's client over this crate's connections.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -21,10 +21,10 @@ use super::{CallOptions, ClientError, EventStream, MAX_ANSWER, ServerError, Stre
 use crate::error::Protocol;
 use crate::rpc::Rpc;
 
-/// How long a peer may take to answer a probe.
+/// How long the server may take to answer an HTTP/2 ping.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server reached over gRPC.
+/// Calls a server over gRPC.
 #[derive(Clone)]
 pub struct Grpc {
     channel: Channel,
@@ -39,10 +39,10 @@ impl fmt::Debug for Grpc {
 }
 
 impl Grpc {
-    /// A server at `url`: `https://host:port`, or `http://host:port` for HTTP/2 without TLS.
+    /// Creates a transport for the server at `url`: `https://host:port`, or `http://host:port` for HTTP/2 without TLS.
     ///
     /// # Errors
-    /// When `url` is no `http` or `https` address.
+    /// When `url` is not an `http` or `https` URL.
     pub fn new(url: &str, protocol: &'static Protocol) -> Result<Self, ClientError> {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -122,7 +122,7 @@ impl Transport for Grpc {
     }
 }
 
-/// Connections as tonic wants them.
+/// Adapts connections to the type that tonic expects.
 #[derive(Clone)]
 struct Channel(Client<HttpsConnector<HttpConnector>, tonic::body::Body>);
 

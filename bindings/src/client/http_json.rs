@@ -1,4 +1,4 @@
-//! The HTTP+JSON wire: verb and path by the schema's HTTP rules, the rest in body or query.
+//! The HTTP+JSON transport: verb and path follow the schema's HTTP rules, and the rest goes into body or query.
 
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -13,12 +13,12 @@ use crate::error::Protocol;
 use crate::proto_json;
 use crate::rpc::{HttpRule, Rpc};
 
-/// Everything but the unreserved characters, so that a value stays one segment and keeps its colons to itself.
+/// All characters but the unreserved ones. Escaping them keeps a value in one path segment and hides its colons.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// A server reached over HTTP+JSON.
+/// Calls a server over HTTP+JSON.
 #[derive(Debug, Clone)]
 pub struct HttpJson {
     http: HttpClient,
@@ -27,10 +27,10 @@ pub struct HttpJson {
 }
 
 impl HttpJson {
-    /// A server whose paths begin at `base`.
+    /// Creates a transport for the server whose paths begin at `base`.
     ///
     /// # Errors
-    /// When `base` is no `http` or `https` address.
+    /// When `base` is not an `http` or `https` URL.
     pub fn new(http: HttpClient, base: &str, protocol: &'static Protocol) -> Result<Self, ClientError> {
         uri(base)?;
         Ok(Self { http, base: base.trim_end_matches('/').to_owned(), protocol })
@@ -93,19 +93,19 @@ impl Transport for HttpJson {
     }
 }
 
-/// A request's fields as ProtoJSON.
+/// Returns the fields of a request as ProtoJSON.
 fn fields(request: &impl WireMessage) -> Result<Map<String, Value>, ClientError> {
     match serde_json::to_value(request) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(ClientError::Request("the request is no JSON object".to_owned())),
-        Err(error) => Err(ClientError::Request(format!("the request has no JSON form: {error}"))),
+        Ok(_) => Err(ClientError::Request("the request is not a JSON object".to_owned())),
+        Err(error) => Err(ClientError::Request(format!("cannot write the request as JSON: {error}"))),
     }
 }
 
 /// Reads an answer.
 pub(super) fn decode<A: WireMessage>(rpc: &Rpc, body: &[u8]) -> Result<A, ClientError> {
     proto_json::decode(body).map_err(|error| {
-        ClientError::BadAnswer(format!("{} got what it cannot read: {error}: {}", rpc.name, excerpt(body)))
+        ClientError::BadAnswer(format!("cannot read the answer to {}: {error}: {}", rpc.name, excerpt(body)))
     })
 }
 
@@ -113,20 +113,19 @@ pub(super) fn decode<A: WireMessage>(rpc: &Rpc, body: &[u8]) -> Result<A, Client
 pub(super) fn expect_event_stream(headers: &HeaderMap) -> Result<(), ClientError> {
     match media_type(headers).as_str() {
         EVENT_STREAM => Ok(()),
-        "" => Err(ClientError::BadAnswer(format!("no media type where {EVENT_STREAM} belongs"))),
-        other => Err(ClientError::BadAnswer(format!("media type {other} where {EVENT_STREAM} belongs"))),
+        "" => Err(ClientError::BadAnswer(format!("no media type, expected {EVENT_STREAM}"))),
+        other => Err(ClientError::BadAnswer(format!("media type {other}, expected {EVENT_STREAM}"))),
     }
 }
 
 fn event_error(event: &SseEvent) -> ClientError {
     match serde_json::from_str::<Value>(&event.data) {
         Ok(body) if body["error"].is_object() => read_error(&body["error"], None).into(),
-        _ => ClientError::BadAnswer(format!("an error event that holds no error: {}", excerpt(event.data.as_bytes()))),
+        _ => ClientError::BadAnswer(format!("an error event without an error: {}", excerpt(event.data.as_bytes()))),
     }
 }
 
-/// Reads an answer whose status is no success. Also where the body is not the protocol's, a proxy's for example, the status
-/// is worth telling.
+/// Reads an answer whose status is not a success. The body may come from a proxy; then the error is the status alone.
 fn server_error(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientError {
     let mut error = match serde_json::from_slice::<Value>(body) {
         Ok(body) if body["error"].is_object() => read_error(&body["error"], Some(status)),
@@ -151,7 +150,7 @@ fn read_error(error: &Value, status: Option<StatusCode>) -> ServerError {
     read
 }
 
-/// Where a request goes.
+/// The verb, path and body of a request.
 #[derive(Debug, PartialEq)]
 struct Target {
     verb: Method,
@@ -161,7 +160,7 @@ struct Target {
 }
 
 impl Target {
-    /// Takes the rule that puts most of the request's fields into the path, the first of equals.
+    /// Chooses the rule that puts the most fields of the request into the path; the first of equals.
     fn new(rpc: &Rpc, mut fields: Map<String, Value>) -> Result<Self, ClientError> {
         let mut best: Option<(&HttpRule, usize)> = None;
         for rule in rpc.rules {
@@ -187,7 +186,7 @@ impl Target {
             }
         }
         let verb = Method::from_bytes(rule.verb.as_bytes())
-            .map_err(|_| ClientError::Request(format!("{} has the verb {}", rpc.name, rule.verb)))?;
+            .map_err(|_| ClientError::Request(format!("{} has the invalid verb {:?}", rpc.name, rule.verb)))?;
         if rule.body {
             return Ok(Self { verb, path, query: String::new(), body: Some(fields) });
         }
@@ -215,7 +214,7 @@ fn add_query(query: &mut String, name: &str, value: &Value) {
     query.extend(utf8_percent_encode(&text, SEGMENT));
 }
 
-/// A template's text and variables, the latter by their JSON names.
+/// Splits a path template into its text and its variables, which have their JSON names.
 enum Piece<'a> {
     Text(&'a str),
     Variable(String),
@@ -242,7 +241,7 @@ fn variables(template: &str) -> Vec<String> {
     pieces(template).into_iter().filter_map(name).collect()
 }
 
-/// `task_id` as `taskId`.
+/// Converts `task_id` to `taskId`.
 fn json_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut upper = false;
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_that_binds_most_is_taken() {
+    fn the_rule_with_the_most_path_fields_is_chosen() {
         let (line, body) = target(&WATCH, json!({"jobId": "a"})).unwrap();
         assert_eq!((line.as_str(), body), ("GET /jobs/a:watch", None));
         let (line, _) = target(&WATCH, json!({"jobId": "a", "scope": "s"})).unwrap();
@@ -299,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn values_stay_in_their_segment() {
+    fn a_value_stays_in_its_path_segment() {
         let (line, _) = target(&WATCH, json!({"jobId": "a/b:watch?é"})).unwrap();
         assert_eq!(line, "GET /jobs/a%2Fb%3Awatch%3F%C3%A9:watch");
     }
 
     #[test]
-    fn what_is_left_is_the_query() {
+    fn the_remaining_fields_become_the_query() {
         let (line, _) =
             target(&WATCH, json!({"jobId": "a", "n": 0, "on": true, "at": "1&2", "o": {"x": 1}, "l": ["p", "q"]}))
                 .unwrap();
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_read_also_where_a_proxy_wrote_them() {
+    fn an_error_that_a_proxy_wrote_becomes_its_status() {
         let body = br#"{"error":{"code":404,"status":"NOT_FOUND","message":"m","details":[
             {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TASK_NOT_FOUND"}]}}"#;
         let headers = HeaderMap::from_iter([(http::header::RETRY_AFTER, HeaderValue::from_static("7"))]);

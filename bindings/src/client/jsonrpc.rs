@@ -1,4 +1,4 @@
-//! The JSON-RPC wire: one address, the rpc's name as method, answers in an envelope.
+//! The JSON-RPC transport: one URL, the rpc's name as the method, answers in an envelope.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use super::{CallOptions, ClientError, EventStream, ServerError, Transport, WireM
 use crate::error::Protocol;
 use crate::rpc::Rpc;
 
-/// A server reached over JSON-RPC.
+/// Calls a server over JSON-RPC.
 #[derive(Debug, Clone)]
 pub struct JsonRpc {
     http: HttpClient,
@@ -52,10 +52,10 @@ struct Failure {
 }
 
 impl JsonRpc {
-    /// A server whose endpoint is `url`.
+    /// Creates a transport for the endpoint at `url`.
     ///
     /// # Errors
-    /// When `url` is no `http` or `https` address.
+    /// When `url` is not an `http` or `https` URL.
     pub fn new(http: HttpClient, url: &str, protocol: &'static Protocol) -> Result<Self, ClientError> {
         uri(url)?;
         Ok(Self { http, url: url.to_owned(), protocol, next_id: Arc::new(AtomicU64::new(1)) })
@@ -71,7 +71,7 @@ impl JsonRpc {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let envelope = Envelope { jsonrpc: "2.0", id, method: rpc.name, params: request };
         let body = serde_json::to_vec(&envelope)
-            .map_err(|error| ClientError::Request(format!("the request has no JSON form: {error}")))?;
+            .map_err(|error| ClientError::Request(format!("cannot write the request as JSON: {error}")))?;
         let mut headers = options.headers(self.protocol)?;
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         Ok((json_request(Method::POST, &self.url, headers, Some(("application/json", body)))?, id))
@@ -101,16 +101,19 @@ impl Transport for JsonRpc {
         let (parts, body) = self.http.open(request, deadline).await?.into_parts();
         if !parts.status.is_success() || media_type(&parts.headers) == "application/json" {
             let body = deadline.bound(collect(body)).await??;
-            // An error before the stream is a plain answer; a plain result is a mistake of the peer.
+            // The server may refuse a stream with a plain error response. A plain result breaks the protocol.
             read::<A>(rpc, id, parts.status, &parts.headers, &body)?;
-            return Err(ClientError::BadAnswer(format!("{} got one answer where a stream belongs", rpc.name)));
+            return Err(ClientError::BadAnswer(format!(
+                "{} answered with a single response, expected a stream",
+                rpc.name
+            )));
         }
         expect_event_stream(&parts.headers)?;
         Ok(stream::events(body, deadline, move |event| answer(rpc, id, event.data.as_bytes())))
     }
 }
 
-/// Reads a whole answer; also where the status is no success the body may be JSON-RPC.
+/// Reads a whole answer. The body may be JSON-RPC even if the status is not a success.
 fn read<A: WireMessage>(
     rpc: &Rpc,
     id: u64,
@@ -131,15 +134,16 @@ fn read<A: WireMessage>(
 
 /// Reads one JSON-RPC response.
 fn answer<A: WireMessage>(rpc: &Rpc, id: u64, body: &[u8]) -> Result<A, ClientError> {
-    let bad = |what: &str| ClientError::BadAnswer(format!("{} got {what}: {}", rpc.name, excerpt(body)));
-    let answer: Answer<'_> = serde_json::from_slice(body).map_err(|_| bad("no JSON-RPC response"))?;
+    let bad = |what: &str| ClientError::BadAnswer(format!("{} answered with {what}: {}", rpc.name, excerpt(body)));
+    let answer: Answer<'_> =
+        serde_json::from_slice(body).map_err(|_| bad("something other than a JSON-RPC response"))?;
     match (answer.result, answer.error) {
         (_, Some(failure)) => {
             let mut error = ServerError::new(Code::JsonRpc(failure.code), failure.message);
             error.read_json(&failure.data);
             Err(error.into())
         }
-        // The id of an error may be null, where the server could not read it; that of a result is ours.
+        // An error may have the id null, where the server could not read ours. A result must have our id.
         (Some(_), None) if answer.id != id => Err(bad("a response to another request")),
         (Some(result), None) => decode(rpc, result.get().as_bytes()),
         (None, None) => Err(bad("a response with neither result nor error")),
@@ -174,18 +178,24 @@ mod tests {
     }
 
     #[test]
-    fn what_the_peer_did_wrong_is_named() {
-        assert_eq!(fails("<html>").to_string(), "bad answer: Get got no JSON-RPC response: <html>");
+    fn an_invalid_response_is_reported_with_its_fault() {
+        assert_eq!(
+            fails("<html>").to_string(),
+            "invalid answer: Get answered with something other than a JSON-RPC response: <html>"
+        );
         let text = fails(r#"{"id":8,"result":{}}"#).to_string();
-        assert!(text.starts_with("bad answer: Get got a response to another request"), "{text}");
+        assert!(text.starts_with("invalid answer: Get answered with a response to another request"), "{text}");
         let text = fails(r#"{"id":7}"#).to_string();
-        assert!(text.starts_with("bad answer: Get got a response with neither result nor error"), "{text}");
+        assert!(
+            text.starts_with("invalid answer: Get answered with a response with neither result nor error"),
+            "{text}"
+        );
         let text = fails(r#"{"id":7,"result":5}"#).to_string();
-        assert!(text.starts_with("bad answer: Get got what it cannot read"), "{text}");
+        assert!(text.starts_with("invalid answer: cannot read the answer to Get: "), "{text}");
     }
 
     #[test]
-    fn a_proxys_status_is_told_where_the_body_is_not_json_rpc() {
+    fn a_body_that_is_not_json_rpc_leaves_the_http_status_as_the_error() {
         let error = read::<Struct>(&RPC, 7, StatusCode::BAD_GATEWAY, &HeaderMap::new(), b"<html>").unwrap_err();
         assert_eq!(error.server().unwrap().code, Code::Http(502));
     }

@@ -1,7 +1,7 @@
-//! Calling a service over any of the three wires: one typed client, generated, over one [`Transport`] per wire.
+//! Calls a service over any of the three bindings: one generated, typed client over one [`Transport`] for each binding.
 //!
-//! What goes wrong is a [`ClientError`]: the server said no, it was not reached, or it answered with something else than
-//! the wire allows. A server's no reads the same on every wire.
+//! A call fails with a [`ClientError`]: the server refused it, could not be reached, or sent an answer that the protocol does
+//! not allow. A refusal looks the same over every binding.
 
 mod details;
 mod error;
@@ -33,12 +33,12 @@ pub use transport::HttpClient;
 /// The most bytes of one answer, or of one event of a stream, that a client reads.
 pub const MAX_ANSWER: usize = 128 << 20;
 
-/// A message that can be sent and read on every wire. Every generated message is one.
+/// A message that every binding can send and read. Every generated message is one.
 pub trait WireMessage: prost::Message + Serialize + DeserializeOwned + Clone + Default + 'static {}
 
 impl<T: prost::Message + Serialize + DeserializeOwned + Clone + Default + 'static> WireMessage for T {}
 
-/// A wire to a server: how a typed request becomes bytes there, and the answer a typed one.
+/// Sends typed requests to a server over one binding, and reads its typed answers.
 pub trait Transport: Send + Sync {
     /// Calls an rpc that answers once.
     fn unary<Q: WireMessage, A: WireMessage>(
@@ -48,7 +48,7 @@ pub trait Transport: Send + Sync {
         options: &CallOptions,
     ) -> impl Future<Output = Result<A, ClientError>> + Send;
 
-    /// Calls an rpc that answers with a stream; returns when the server has accepted the call.
+    /// Calls an rpc that answers with a stream. Returns when the server has accepted the call.
     fn stream<Q: WireMessage, A: WireMessage>(
         &self,
         rpc: &'static Rpc,
@@ -60,9 +60,9 @@ pub trait Transport: Send + Sync {
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamEvent<T> {
-    /// Its place in the stream, to go on after it; not every wire and server tells it.
+    /// The event's id, with which a stream can be resumed after it. Not every binding and server sends one.
     pub id: Option<String>,
-    /// What happened.
+    /// The event itself.
     pub message: T,
 }
 
@@ -70,7 +70,7 @@ pub struct StreamEvent<T> {
 pub struct EventStream<T>(Pin<Box<dyn Stream<Item = Result<StreamEvent<T>, ClientError>> + Send>>);
 
 impl<T> EventStream<T> {
-    /// Takes any stream of events.
+    /// Wraps a stream of events.
     pub fn new(stream: impl Stream<Item = Result<StreamEvent<T>, ClientError>> + Send + 'static) -> Self {
         Self(Box::pin(stream))
     }

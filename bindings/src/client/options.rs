@@ -1,4 +1,4 @@
-//! What a caller says beside the request.
+//! Options of a call: headers and a deadline.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::ClientError;
 use crate::error::Protocol;
 
-/// What a caller says beside the request: how long to wait, and headers (metadata on gRPC).
+/// Options of a call: how long to wait, and headers (gRPC metadata).
 #[derive(Debug, Clone, Default)]
 pub struct CallOptions {
     timeout: Option<Duration>,
@@ -17,12 +17,12 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
-    /// No deadline, no further headers.
+    /// Returns options without a deadline and without headers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends the wait after this long: for the answer, or for the end of the stream.
+    /// Sets how long to wait for the answer, or for the end of the stream.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -39,16 +39,17 @@ impl CallOptions {
     /// Adds a header given as text.
     ///
     /// # Errors
-    /// When the text has no place in a header.
+    /// When the name or the value has characters that a header cannot hold.
     pub fn text_header(self, name: &str, value: &str) -> Result<Self, ClientError> {
         let wrong =
-            |what: &str| ClientError::Request(format!("{name:?}: {value:?} is no header: the {what} is not allowed"));
+            // Never the value: it may be a secret.
+            |what: &str| ClientError::Request(format!("invalid header {name:?}: its {what} has forbidden characters"));
         let name = HeaderName::try_from(name).map_err(|_| wrong("name"))?;
         let value = HeaderValue::try_from(value).map_err(|_| wrong("value"))?;
         Ok(self.header(name, value))
     }
 
-    /// Names an extension that the caller uses.
+    /// Adds an extension that the caller uses.
     #[must_use]
     pub fn extension(mut self, uri: impl Into<String>) -> Self {
         self.extensions.push(uri.into());
@@ -58,31 +59,31 @@ impl CallOptions {
     /// Makes the call safe to repeat: the server answers a repeated key with the first answer.
     ///
     /// # Errors
-    /// When the key has no place in a header.
+    /// When the key has characters that a header cannot hold.
     pub fn idempotency_key(self, key: &str) -> Result<Self, ClientError> {
         self.text_header("idempotency-key", key)
     }
 
-    /// Goes on after the event of this id.
+    /// Resumes a stream after the event with this id.
     ///
     /// # Errors
-    /// When the id has no place in a header.
+    /// When the id has characters that a header cannot hold.
     pub fn last_event_id(mut self, id: &str) -> Result<Self, ClientError> {
         self.headers.remove("last-event-id");
         self.text_header("last-event-id", id)
     }
 
-    /// How long the caller waits.
+    /// Returns how long the caller waits.
     pub fn wait(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// The moment at which the wait ends, if it began now.
+    /// Returns the moment at which the wait ends if it begins now.
     pub(super) fn deadline(&self) -> Deadline {
         Deadline(self.timeout.and_then(|wait| Some((Instant::now().checked_add(wait)?, wait))))
     }
 
-    /// All headers of a call, the protocol's own included.
+    /// Returns all headers of a call, including those of the protocol.
     pub(super) fn headers(&self, protocol: &Protocol) -> Result<HeaderMap, ClientError> {
         let mut headers = self.headers.clone();
         let version = protocol.versions.first().copied().unwrap_or_default();
@@ -91,20 +92,21 @@ impl CallOptions {
         }
         if !self.extensions.is_empty() {
             let list = self.extensions.join(", ");
-            let value = HeaderValue::try_from(&list)
-                .map_err(|_| ClientError::Request(format!("{list:?} is no list of extension URIs")))?;
+            let value = HeaderValue::try_from(&list).map_err(|_| {
+                ClientError::Request(format!("invalid extension URIs {list:?}: a header cannot hold them"))
+            })?;
             headers.append(HeaderName::from_static(protocol.extensions_header), value);
         }
         Ok(headers)
     }
 }
 
-/// When a call's wait ends, if ever.
+/// The moment at which the wait for a call ends, if there is one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline(Option<(Instant, Duration)>);
 
 impl Deadline {
-    /// Waits for something at most until then.
+    /// Waits for a future, at most until the deadline.
     pub(super) async fn bound<T>(self, what: impl Future<Output = T>) -> Result<T, ClientError> {
         match self.0 {
             None => Ok(what.await),

@@ -1,25 +1,25 @@
-//! Reading server-sent events from a body that comes in pieces.
+//! Reads server-sent events from a body that arrives in pieces.
 //!
-//! Pieces may end anywhere, also between CR and LF or inside a character. Comments (pings), unknown fields and a byte order
-//! mark are passed over as the standard says; lines and events have a limit, so a peer cannot fill the memory.
+//! A piece may end anywhere, even between CR and LF or inside a character. Comments (pings), unknown fields and a byte order
+//! mark are skipped, as the standard says. Lines and events have a size limit, so that a server cannot fill the memory.
 
 use std::collections::VecDeque;
 
-/// One event.
+/// A server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The `event:` line; empty for an ordinary one.
+    /// The value of the `event:` line; empty without one.
     pub name: String,
-    /// The last `id:` line so far, this event's or an earlier one's.
+    /// The value of the last `id:` line so far, of this event or an earlier one.
     pub id: Option<String>,
     /// The `data:` lines, joined by newlines.
     pub data: String,
 }
 
-/// Why a body is not a stream of events that can be read.
+/// The reason why a body cannot be read as a stream of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
-    /// A line, or the lines of one event together, are over the limit.
+    /// A line, or the lines of one event together, exceed the limit.
     #[error("an event of more than {0} bytes")]
     TooLong(usize),
     /// A line is not UTF-8.
@@ -27,15 +27,15 @@ pub enum SseError {
     NotUtf8,
 }
 
-/// The reader: bytes in by [`push`](SseReader::push), events out by [`next`](SseReader::next).
+/// Reads events: bytes go in with [`push`](SseReader::push), events come out of [`next`](SseReader::next).
 #[derive(Debug)]
 pub struct SseReader {
     limit: usize,
-    /// The line that is not whole yet.
+    /// The line that is not complete yet.
     line: Vec<u8>,
-    /// The last byte was a CR that ended a line, so an LF now belongs to it.
+    /// The last byte was a CR that ended a line. An LF that follows belongs to it.
     after_cr: bool,
-    /// No line was read yet, so a byte order mark may come.
+    /// No line was read yet, so a byte order mark may follow.
     first: bool,
     name: String,
     id: Option<String>,
@@ -45,7 +45,7 @@ pub struct SseReader {
 }
 
 impl SseReader {
-    /// A reader for one body; `limit` is the most bytes of one line and of one event's data.
+    /// Creates a reader for one body. `limit` is the most bytes in one line and in the data of one event.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -60,10 +60,10 @@ impl SseReader {
         }
     }
 
-    /// Takes the next bytes of the body.
+    /// Adds the next bytes of the body.
     ///
     /// # Errors
-    /// When they cannot be part of a stream of events; the reader is of no use after that.
+    /// When they cannot be part of a stream of events. The reader cannot be used after that.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), SseError> {
         if self.after_cr && !bytes.is_empty() {
             self.after_cr = false;
@@ -85,13 +85,13 @@ impl SseReader {
         self.extend(bytes)
     }
 
-    /// The next whole event, in order.
-    #[expect(clippy::should_implement_trait, reason = "it is no iterator: after `None` more may come")]
+    /// Returns the next complete event, in order.
+    #[expect(clippy::should_implement_trait, reason = "not an iterator: more events may follow `None`")]
     pub fn next(&mut self) -> Option<SseEvent> {
         self.ready.pop_front()
     }
 
-    /// Whether the body, if it ended now, would end inside an event; the standard drops such a piece.
+    /// Returns whether the bytes so far end inside an event. The standard drops such an event at the end of the body.
     pub fn inside_event(&self) -> bool {
         !self.line.is_empty() || self.has_data
     }
@@ -116,7 +116,7 @@ impl SseReader {
             let (field, value) = text.split_once(':').unwrap_or((text, ""));
             self.field(field, value.strip_prefix(' ').unwrap_or(value))?;
         }
-        // The buffer is kept for the next line.
+        // Keeps the buffer for the next line.
         self.line = line;
         self.line.clear();
         Ok(())
@@ -135,7 +135,7 @@ impl SseReader {
             }
             "event" => value.clone_into(&mut self.name),
             "id" if !value.contains('\0') => self.id = Some(value.to_owned()).filter(|id| !id.is_empty()),
-            // A comment has an empty field name; `retry` is the caller's own business.
+            // A comment has an empty field name. `retry` is ignored: the caller decides when to reconnect.
             _ => {}
         }
         Ok(())
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_comments_and_line_ends_are_those_of_the_standard() {
+    fn fields_comments_and_line_ends_follow_the_standard() {
         let body = "\u{feff}: hello\nid: 1.1\ndata: a\n\n: ping\ndata:b\r\ndata:  c\r\n\r\nevent: error\rdata\r\rretry: 5\n\
                     what: ever\nid:1.2\ndata: d\n\nevent: lost\n\ndata: e\n\nid\ndata: f\n\nid: x\0\ndata: g\n\ndata: cut";
         let expected = [
@@ -185,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_between_the_lines_of_an_event_changes_nothing() {
+    fn a_comment_between_the_lines_of_an_event_is_skipped() {
         assert_eq!(read(&[b"data: a\n: ping\ndata: b\n\n"]).unwrap(), [event("", None, "a\nb")]);
     }
 
     #[test]
-    fn what_is_too_long_or_not_utf8_is_refused() {
+    fn an_event_that_is_too_long_or_not_utf8_is_refused() {
         let long = format!("data: {}", "x".repeat(1000));
         assert_eq!(read(&[long.as_bytes()]), Err(SseError::TooLong(1000)));
         let many = "data: xxxxxxxxx\n".repeat(110);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_event_is_seen() {
+    fn an_incomplete_event_is_noticed() {
         let mut reader = SseReader::new(100);
         reader.push(b"data: a\n\n").unwrap();
         assert!(!reader.inside_event());

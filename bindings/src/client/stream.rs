@@ -1,4 +1,4 @@
-//! From a body of server-sent events to a stream of messages, for both JSON wires.
+//! Turns a body of server-sent events into a stream of messages, for both JSON bindings.
 
 use futures::stream;
 use http_body_util::BodyExt as _;
@@ -17,7 +17,7 @@ struct Reading<F> {
     ended: bool,
 }
 
-/// Reads events to the end of the body or the first error; `decode` tells what each one is.
+/// Reads events up to the end of the body or the first error. `decode` turns each one into a message.
 pub(super) fn events<T, F>(body: Incoming, deadline: Deadline, decode: F) -> EventStream<T>
 where
     T: 'static,
@@ -52,7 +52,7 @@ impl<T, F: Fn(&SseEvent) -> Result<T, ClientError>> Reading<F> {
             if let Ok(data) = frame.into_data()
                 && let Err(error) = self.reader.push(&data)
             {
-                return Some(Err(ClientError::BadAnswer(format!("the stream holds {error}"))));
+                return Some(Err(ClientError::BadAnswer(format!("the stream has {error}"))));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Connections: HTTP/1.1 and HTTP/2 with and without TLS, pooled, with errors that say what happened.
+//! Pooled HTTP/1.1 and HTTP/2 connections, with and without TLS.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -19,14 +19,14 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use super::options::Deadline;
 use super::{ClientError, MAX_ANSWER};
 
-/// How long a connection may take to be made.
+/// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Silence after which the connection is probed.
+/// The idle time after which a connection is probed.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Makes HTTP requests over pooled connections; cheap to clone. `https` trusts the machine's own certificates (or those
-/// that `SSL_CERT_FILE` names).
+/// Makes HTTP requests over pooled connections. Cheap to clone. For `https` it trusts the certificates of the operating
+/// system, or those that `SSL_CERT_FILE` names.
 #[derive(Clone)]
 pub struct HttpClient {
     web: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -39,17 +39,17 @@ impl fmt::Debug for HttpClient {
 }
 
 impl HttpClient {
-    /// A client without connections yet.
+    /// Creates a client. It opens connections when it needs them.
     pub fn new() -> Self {
         let connector = connector(false);
         let web = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
         Self { web }
     }
 
-    /// Reads a document: its bytes and media type.
+    /// Reads a document and returns its bytes and media type.
     ///
     /// # Errors
-    /// When nobody answers in time, or with anything but 200.
+    /// When no answer comes in time, or its status is not 200.
     pub async fn get(&self, url: &str, headers: HeaderMap, wait: Option<Duration>) -> Result<Bytes, ClientError> {
         let options = super::CallOptions::new();
         let deadline = wait.map_or(options.clone(), |wait| options.timeout(wait)).deadline();
@@ -79,7 +79,7 @@ impl HttpClient {
         Ok((parts, body))
     }
 
-    /// Sends a request; the answer's body is still to be read.
+    /// Sends a request and returns the answer, with its body not read yet.
     pub(super) async fn open(
         &self,
         request: Request<Bytes>,
@@ -92,7 +92,7 @@ impl HttpClient {
             let to = response.headers().get(LOCATION).and_then(|l| l.to_str().ok()).unwrap_or("nowhere");
             let status = response.status().as_u16();
             return Err(ClientError::BadAnswer(format!(
-                "{url} answered {status}, a redirect to {to}; redirects are not followed, so use that address if you trust it"
+                "{url} answered {status}, a redirect to {to}; redirects are not followed: use that URL if you trust it"
             )));
         }
         Ok(response)
@@ -105,13 +105,13 @@ impl Default for HttpClient {
     }
 }
 
-/// Makes connections for `http` and `https`.
+/// Creates a connector for `http` and `https`.
 pub(super) fn connector(http2_only: bool) -> HttpsConnector<HttpConnector> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    // So that a stream to a machine that vanished ends.
+    // Ends a stream whose server has vanished without closing the connection.
     http.set_keepalive(Some(KEEPALIVE));
     let builder = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls()).https_or_http();
     if http2_only {
@@ -123,7 +123,7 @@ pub(super) fn connector(http2_only: bool) -> HttpsConnector<HttpConnector> {
 
 fn tls() -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
-    // Certificates that cannot be read are left out: what they would have vouched for fails with its own error.
+    // Certificates that cannot be read are left out. A server that needs one of them fails with its own error.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -132,7 +132,7 @@ fn tls() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// Reads a body to its end, up to [`MAX_ANSWER`].
+/// Reads a body to its end, at most [`MAX_ANSWER`] bytes.
 pub(super) async fn collect(mut body: Incoming) -> Result<Bytes, ClientError> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
@@ -142,7 +142,7 @@ pub(super) async fn collect(mut body: Incoming) -> Result<Bytes, ClientError> {
             return Err(ClientError::BadAnswer(format!("the answer is larger than {MAX_ANSWER} bytes")));
         }
         match first.is_empty() {
-            // Most answers are one frame, which is not copied.
+            // Most answers are one frame, which needs no copy.
             true if body.is_end_stream() => return Ok(data),
             true => first = data,
             false => rest.extend_from_slice(&data),
@@ -154,9 +154,9 @@ pub(super) async fn collect(mut body: Incoming) -> Result<Bytes, ClientError> {
     Ok([first, rest.freeze()].concat().into())
 }
 
-/// Reads an address.
+/// Parses an `http` or `https` URL.
 pub(super) fn uri(url: &str) -> Result<Uri, ClientError> {
-    let wrong = || ClientError::Request(format!("{url:?} is no http or https address"));
+    let wrong = || ClientError::Request(format!("{url:?} is not an http or https URL"));
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(uri),
@@ -185,24 +185,24 @@ pub(super) fn json_request(
     Ok(Request::from_parts(parts, body))
 }
 
-/// The media type of an answer, without parameters and in lower case.
+/// Returns the media type of an answer, without parameters and in lower case.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The `Retry-After` of an answer.
+/// Returns the `Retry-After` header of an answer.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<&str> {
     headers.get(RETRY_AFTER)?.to_str().ok()
 }
 
-/// What a request that was not answered came to.
+/// Converts the error of a request that got no answer.
 fn send_error(url: &str, error: &hyper_util::client::legacy::Error) -> ClientError {
     let why = root_cause(error);
     if error.is_connect() { ClientError::Unreachable { url: url.to_owned(), why } } else { ClientError::Broken(why) }
 }
 
-/// The same for an error that a layer above has wrapped.
+/// Converts the error of a request that got no answer, where another layer has wrapped it.
 pub(super) fn wrapped_send_error(url: &str, error: &(dyn StdError + 'static)) -> ClientError {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -214,26 +214,26 @@ pub(super) fn wrapped_send_error(url: &str, error: &(dyn StdError + 'static)) ->
     ClientError::Broken(root_cause(error))
 }
 
-/// The innermost error's text: "Connection refused" instead of "client error (Connect)".
+/// Returns the text of the innermost error: "Connection refused" instead of "client error (Connect)".
 pub(super) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut last = error;
     while let Some(next) = last.source() {
         last = next;
     }
     let text = last.to_string();
-    // "Connection refused (os error 111)": the number helps nobody.
+    // Drops the number in "Connection refused (os error 111)".
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
-/// Scheme, host and port, for messages.
+/// Returns scheme, host and port, for error messages.
 pub(super) fn origin(uri: &Uri) -> String {
     let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
-    // Never the credentials that an address may hold.
+    // Leaves out the credentials that a URL may contain.
     let host = authority.rsplit('@').next().unwrap_or(authority);
     format!("{}://{host}", uri.scheme_str().unwrap_or("http"))
 }
 
-/// The beginning of a body, for messages.
+/// Returns the beginning of a body, for error messages.
 pub(super) fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

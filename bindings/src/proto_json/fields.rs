@@ -1,4 +1,4 @@
-//! A message as its fields: the two loops, reading and writing, that every generated message goes through.
+//! Reads and writes a message field by field. Every generated message uses these two loops.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,31 +9,31 @@ use serde::{Deserializer, Serializer};
 
 use super::format::{As, Format, Read};
 
-/// What the generator knows of a message. Fields go by their index in the schema's order, from 0 to 63.
+/// The generated description of a message. A field is known by its index in the schema's order, from 0 to 63.
 pub trait Fields: Default {
-    /// The message's name in the schema, for errors.
+    /// The message's name in the schema, used in error messages.
     const NAME: &'static str;
 
-    /// The index of the field with this name, in either spelling.
+    /// Returns the index of the field with this name, in either spelling.
     fn index(name: &str) -> Option<u8>;
 
-    /// Reads the value that comes next in `map` into the field.
+    /// Reads the next value of `map` into the field.
     ///
     /// # Errors
-    /// When the value is not one for that field.
+    /// When the value does not fit the field.
     fn read<'de, A: MapAccess<'de>>(&mut self, index: u8, map: &mut A) -> Result<(), A::Error>;
 
-    /// Writes the fields that are to be printed.
+    /// Writes all fields that are set or always written.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// When the serializer fails.
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
 }
 
 /// Writes a message.
 ///
 /// # Errors
-/// Those of the sink.
+/// When the serializer fails.
 pub fn serialize<T: Fields, S: Serializer>(message: &T, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     message.write(&mut map)?;
@@ -43,7 +43,7 @@ pub fn serialize<T: Fields, S: Serializer>(message: &T, serializer: S) -> Result
 /// Writes one field.
 ///
 /// # Errors
-/// Those of the sink.
+/// When the serializer fails.
 pub fn entry<F: Format<T>, T, M: SerializeMap>(map: &mut M, name: &'static str, value: &T) -> Result<(), M::Error> {
     map.serialize_entry(name, &As::<F, T>::new(value))
 }
@@ -51,7 +51,7 @@ pub fn entry<F: Format<T>, T, M: SerializeMap>(map: &mut M, name: &'static str, 
 /// Reads a message.
 ///
 /// # Errors
-/// When the JSON is no object, a field has a value of another kind, or is given twice.
+/// When the JSON is not an object, a field has a value of the wrong type, or a field is given twice.
 pub fn deserialize<'de, T: Fields, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_map(Object(PhantomData))
 }
@@ -75,7 +75,7 @@ impl<'de, T: Fields> Visitor<'de> for Object<T> {
             };
             let bit = 1_u64 << index;
             if seen & bit != 0 {
-                // Through the value, so that the error's path names the field.
+                // Raising the error while reading the value makes its path name the field.
                 return map.next_value_seed(Refuse::because("given twice"));
             }
             seen |= bit;
@@ -85,7 +85,7 @@ impl<'de, T: Fields> Visitor<'de> for Object<T> {
     }
 }
 
-/// A key as the index of its field, without keeping the text.
+/// Reads a key as the index of its field, without keeping the text.
 struct Key<T>(PhantomData<T>);
 
 impl<'de, T: Fields> DeserializeSeed<'de> for Key<T> {
@@ -100,7 +100,7 @@ impl<T: Fields> Visitor<'_> for Key<T> {
     type Value = Option<u8>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the name of a field of {}", T::NAME)
+        write!(f, "a field name of {}", T::NAME)
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
@@ -108,7 +108,7 @@ impl<T: Fields> Visitor<'_> for Key<T> {
     }
 }
 
-/// Refuses whatever value comes, with a reason: an error that is raised through the value carries the field in its path.
+/// Refuses the next value, whatever it is, with a reason. An error raised while reading a value has the field in its path.
 pub(super) struct Refuse<T>(&'static str, PhantomData<T>);
 
 impl<T> Refuse<T> {
@@ -128,7 +128,7 @@ impl<'de, T> DeserializeSeed<'de> for Refuse<T> {
 /// Reads the next value into a field; `null` leaves the field as it is.
 ///
 /// # Errors
-/// When the value is of another kind.
+/// When the value has the wrong type.
 pub fn value<'de, F, T, A>(map: &mut A, into: &mut T) -> Result<(), A::Error>
 where
     F: Format<T>,
@@ -140,10 +140,10 @@ where
     Ok(())
 }
 
-/// Reads the next value into a field that knows whether it is set; `null` leaves it unset.
+/// Reads the next value into a field with presence; `null` leaves it unset.
 ///
 /// # Errors
-/// When the value is of another kind.
+/// When the value has the wrong type.
 pub fn optional<'de, F, T, A>(map: &mut A, into: &mut Option<T>) -> Result<(), A::Error>
 where
     F: Format<T>,
@@ -156,7 +156,7 @@ where
 /// Reads the next value into a member of a oneof; `null` sets nothing.
 ///
 /// # Errors
-/// When the value is of another kind, or another member is set already.
+/// When the value has the wrong type, or another member is already set.
 pub fn member<'de, F, T, O, A>(map: &mut A, into: &mut Option<O>, wrap: fn(T) -> O) -> Result<(), A::Error>
 where
     F: Format<T>,
@@ -168,7 +168,7 @@ where
     Ok(())
 }
 
-/// Reads one member of a oneof, unless another one was there before.
+/// Reads one member of a oneof, unless another one is already set.
 struct Member<F, T> {
     taken: bool,
     read: Read<F, T>,

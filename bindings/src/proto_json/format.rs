@@ -1,4 +1,4 @@
-//! How each kind of field looks in JSON.
+//! The JSON format of each kind of field.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,24 +12,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::fields::Refuse;
 
-/// A way to write and read values of type `T`.
+/// Writes and reads values of type `T` in one JSON format.
 pub trait Format<T> {
     /// Writes a value.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// When the serializer fails.
     fn write<S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error>;
 
     /// Reads a value.
     ///
     /// # Errors
-    /// When the JSON is not such a value.
+    /// When the JSON is not a value in this format.
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>;
 
-    /// Reads a value where `null` means that there is none.
+    /// Reads a value, or `None` where the JSON is `null`.
     ///
     /// # Errors
-    /// When the JSON is neither.
+    /// When the JSON is neither `null` nor a value in this format.
     fn read_nullable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error>
     where
         Self: Sized,
@@ -38,11 +38,11 @@ pub trait Format<T> {
     }
 }
 
-/// A value and the format it is written in.
+/// A value together with the format to write it in.
 pub struct As<'a, F, T>(&'a T, PhantomData<F>);
 
 impl<'a, F, T> As<'a, F, T> {
-    /// This value in that format.
+    /// Pairs a value with its format.
     pub fn new(value: &'a T) -> Self {
         Self(value, PhantomData)
     }
@@ -54,7 +54,7 @@ impl<F: Format<T>, T> Serialize for As<'_, F, T> {
     }
 }
 
-/// Reads a field's value in a format: none where it is `null` and the format has no null.
+/// Reads a field's value: `None` where the JSON is `null` and the format has no null value.
 pub(super) struct Read<F, T>(PhantomData<(F, T)>);
 
 impl<F, T> Read<F, T> {
@@ -71,7 +71,7 @@ impl<'de, F: Format<T>, T> DeserializeSeed<'de> for Read<F, T> {
     }
 }
 
-/// Reads an element of a list or map, where `null` is no value.
+/// Reads an element of a list or map, where `null` is not allowed.
 struct Element<F, T>(PhantomData<(F, T)>);
 
 impl<'de, F: Format<T>, T> DeserializeSeed<'de> for Element<F, T> {
@@ -112,7 +112,7 @@ pub fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(drop)
 }
 
-/// Strings, booleans and messages: what serde writes for the type.
+/// The format of strings, booleans and messages: what serde writes for the type.
 pub struct Plain;
 
 impl<T: Serialize + for<'a> Deserialize<'a>> Format<T> for Plain {
@@ -125,7 +125,7 @@ impl<T: Serialize + for<'a> Deserialize<'a>> Format<T> for Plain {
     }
 }
 
-/// `google.protobuf.Value`, where `null` is a value like others.
+/// The format of `google.protobuf.Value`, which has `null` as a value.
 pub struct Any;
 
 impl Format<crate::wkt::Value> for Any {
@@ -142,10 +142,10 @@ impl Format<crate::wkt::Value> for Any {
     }
 }
 
-/// 32-bit integers: numbers.
+/// The format of 32-bit integers: a number.
 pub struct Number;
 
-/// 64-bit integers: written as strings, since many readers of JSON know doubles only.
+/// The format of 64-bit integers: a string, because many JSON readers hold every number as a double.
 pub struct Quoted;
 
 macro_rules! integers {
@@ -173,7 +173,7 @@ integers! {
     Quoted u64: |value, serializer| serializer.collect_str(value);
 }
 
-/// A whole number, in any spelling that JSON has for it (`100`, `1e2`, `100.0`), in a string or not.
+/// Reads a whole number in any JSON spelling (`100`, `1e2`, `100.0`), also inside a string.
 struct Integer {
     quoted: bool,
 }
@@ -194,7 +194,7 @@ impl Visitor<'_> for Integer {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<i128, E> {
-        // Beyond 2^64 no integer field can hold it; the conversion saturates and the range check names the limits.
+        // No integer field can hold a number beyond 2^64. The conversion saturates, and the range check names the limits.
         if value.fract() == 0.0 { Ok(value as i128) } else { Err(E::invalid_value(Unexpected::Float(value), &self)) }
     }
 
@@ -209,31 +209,31 @@ impl Visitor<'_> for Integer {
     }
 }
 
-/// The values of an enum in the schema.
+/// The names and numbers of an enum in the schema.
 pub trait EnumNames {
     /// The enum's name.
     const NAME: &'static str;
-    /// Names and numbers, in the schema's order.
+    /// The names and numbers, in the schema's order.
     const VALUES: &'static [(&'static str, i32)];
 
-    /// The name of a number.
+    /// Returns the name of a number.
     fn name(number: i32) -> Option<&'static str> {
         Self::VALUES.iter().find(|(_, n)| *n == number).map(|(name, _)| *name)
     }
 
-    /// The number of a name.
+    /// Returns the number of a name.
     fn number(name: &str) -> Option<i32> {
         Self::VALUES.iter().find(|(n, _)| *n == name).map(|(_, number)| *number)
     }
 
-    /// What to tell who gave a value that the schema does not have.
+    /// Returns the error message for a value that the schema does not have.
     fn unknown(value: impl fmt::Display) -> String {
         let names: Vec<_> = Self::VALUES.iter().map(|(name, _)| *name).collect();
-        format!("{value} is no {}; it is one of {}", Self::NAME, names.join(", "))
+        format!("{value} is not a {}; expected one of {}", Self::NAME, names.join(", "))
     }
 }
 
-/// Enum fields: the name; a number that the schema does not know is written as it is.
+/// The format of enums: the name, or the number itself where the schema has no name for it.
 pub struct Enum<E>(PhantomData<E>);
 
 impl<E: EnumNames> Format<i32> for Enum<E> {
@@ -271,7 +271,7 @@ impl<E: EnumNames> Visitor<'_> for Enum<E> {
     }
 }
 
-/// Bytes: base64. Written in the standard alphabet with padding; read in either alphabet, padded or not.
+/// The format of bytes: base64, written in the standard alphabet with padding and read in either alphabet, padded or not.
 pub struct Base64;
 
 macro_rules! base64 {
@@ -309,7 +309,7 @@ impl Visitor<'_> for Base64 {
     }
 }
 
-/// Lists.
+/// The format of lists.
 pub struct List<F>(PhantomData<F>);
 
 impl<F: Format<T>, T> Format<Vec<T>> for List<F> {
@@ -344,7 +344,7 @@ impl<'de, F: Format<T>, T> Visitor<'de> for Elements<F, T> {
     }
 }
 
-/// Maps with string keys.
+/// The format of maps with string keys.
 pub struct Map<F>(PhantomData<F>);
 
 impl<F: Format<T>, T> Format<BTreeMap<String, T>> for Map<F> {

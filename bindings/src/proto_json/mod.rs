@@ -1,12 +1,13 @@
-//! ProtoJSON: reading JSON into messages with paths in its errors, and what the generated serde impls are made of.
+//! ProtoJSON: reads JSON into messages with field paths in its errors, and supports the generated serde impls.
 //!
-//! Every generated message implements serde's `Serialize` and `Deserialize` through [`Fields`], one [`Format`] for each
-//! kind of field. Writing needs no more than `serde_json::to_writer`. Reading from a wire goes through [`decode`], which
-//! adds what serde alone does not give: a limit on depth, and errors that name the field.
+//! Every generated message implements serde's `Serialize` and `Deserialize` through [`Fields`], with one [`Format`] for
+//! each kind of field. `serde_json::to_writer` is enough to write one. Requests are read by [`decode`], which adds what
+//! serde alone does not have: a limit on depth, and errors that name the field.
 //!
-//! Input is lenient where ProtoJSON says so (two spellings of a field, enum numbers, numbers in strings, `null` as absent,
-//! unknown fields ignored) and strict where a second meaning could hide: a key given twice, two members of a oneof,
-//! unknown enum values. Output is one spelling: camelCase, enum names, required fields always there.
+//! Input is lenient where ProtoJSON says so (two spellings of a field, enum numbers, numbers in strings, `null` for an
+//! absent field, unknown fields ignored). It is strict where two readers could understand different things: a key given
+//! twice, two members of a oneof, unknown enum values. Output has one spelling: camelCase names, enum names, and required
+//! fields always present.
 
 mod fields;
 mod format;
@@ -25,25 +26,24 @@ pub use path::At;
 pub use timestamp::NotATimestamp;
 pub use validate::{Findings, Validate, rules};
 
-/// How deeply the JSON of a request may nest, the outermost object being the first level.
+/// The most levels of nesting in the JSON of a request. The outermost object is the first level.
 pub const MAX_JSON_DEPTH: usize = 64;
 
-/// How deeply a `Struct` or `Value` may nest: each object or array in it is a level. Protobuf needs three messages for an
-/// object in an object and its readers stop at a hundred, so deeper values could be stored but not read back.
+/// The most levels of nesting in a `Struct` or `Value`. Each object or array in it is a level. Protobuf needs three
+/// messages for each level and its readers stop at a hundred, so deeper values could be stored but not read back.
 pub const MAX_VALUE_DEPTH: usize = 30;
 
 /// Reads a message from JSON.
 ///
 /// # Errors
-/// [`kinds::PARSE_ERROR`] when the bytes are not JSON in UTF-8. [`kinds::INVALID_PARAMS`] when they are but the content
-/// is not that of the message, or nests deeper than [`MAX_JSON_DEPTH`]; the violation's path names the field, in the
-/// spelling of the client.
+/// [`kinds::PARSE_ERROR`] when the bytes are not JSON in UTF-8. [`kinds::INVALID_PARAMS`] when the JSON does not fit the
+/// message or nests deeper than [`MAX_JSON_DEPTH`]. The violation's path names the field in the client's own spelling.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let text = std::str::from_utf8(bytes).map_err(|_| Error::new(&kinds::PARSE_ERROR, "the JSON is not UTF-8"))?;
     if nests_deeper_than(bytes, MAX_JSON_DEPTH) {
         return Err(Error::invalid("", format!("JSON nested deeper than {MAX_JSON_DEPTH} levels")));
     }
-    // The plain reading is the fast one; only what fails is read again, to learn where.
+    // Tracking the path is slow, so only a request that fails is read a second time, to find the field.
     serde_json::from_str(text).map_err(|error| explain::<T>(text, &error))
 }
 
@@ -54,12 +54,12 @@ fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> Error 
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(found) => Error::invalid(path::render(found.path()), description(found.inner())),
-        // Both readings follow the same rules, so this does not happen; the first error is true in any case.
+        // Both passes follow the same rules, so this does not happen. If it did, the first error would still be correct.
         Ok(_) => Error::invalid("", description(error)),
     }
 }
 
-/// The error's text without the line and column, which mean nothing inside an envelope.
+/// Returns the error's text without the line and column, which mean nothing inside an envelope.
 fn description(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -69,7 +69,7 @@ fn description(error: &serde_json::Error) -> String {
     text
 }
 
-/// Whether brackets outside strings nest deeper than `limit`. Says nothing of whether it is JSON.
+/// Returns whether brackets outside strings nest deeper than `limit`. Does not check that the text is JSON.
 fn nests_deeper_than(json: &[u8], limit: usize) -> bool {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -90,7 +90,7 @@ fn nests_deeper_than(json: &[u8], limit: usize) -> bool {
     false
 }
 
-/// The place of the quote that ends the string whose first byte is at `at`, or the end of the text.
+/// Returns the index of the closing quote of the string whose first byte is at `at`, or the length of the text.
 fn end_of_string(json: &[u8], mut at: usize) -> usize {
     while let Some(found) = memchr::memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
         at += found;
@@ -112,27 +112,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_a_parse_error() {
+    fn text_that_is_not_json_is_a_parse_error() {
         for json in [&b""[..], b"{", b"{\"a\":1,}", b"{\"a\":1} x", b"\xff", b"{\"a\": nope}", b"5 x"] {
             assert_eq!(fails(json).kind().reason, "PARSE_ERROR", "{}", String::from_utf8_lossy(json));
         }
     }
 
     #[test]
-    fn json_of_another_shape_is_invalid_even_before_a_syntax_error() {
+    fn json_of_the_wrong_shape_is_invalid_params_even_before_a_syntax_error() {
         assert_eq!(fails(b"[1]").kind().reason, "INVALID_PARAMS");
         assert_eq!(fails(b"[1").kind().reason, "PARSE_ERROR");
     }
 
     #[test]
-    fn a_number_beyond_doubles_is_invalid_and_named() {
+    fn a_number_beyond_the_range_of_doubles_is_refused_with_its_path() {
         let error = fails(br#"{"a":{"b c":[0,1e999]}}"#);
         assert_eq!(error.kind().reason, "INVALID_PARAMS");
         assert_eq!(error.field_violations()[0].field, r#"a["b c"][1]"#);
     }
 
     #[test]
-    fn depth_is_judged_outside_strings_only() {
+    fn brackets_inside_strings_do_not_count_as_depth() {
         let quoted = format!(r#"{{"a":"{}\"{}"}}"#, "[".repeat(100), "{".repeat(100));
         assert!(decode::<Struct>(quoted.as_bytes()).is_ok());
         let wide = format!("[{}]", vec!["[]"; 100].join(","));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_value_is_cut() {
+    fn a_long_value_is_shortened_in_the_error() {
         let long = format!("\"{}\"", "ü".repeat(5000));
         let error = fails(long.as_bytes());
         assert!(error.field_violations()[0].description.len() <= 400);

@@ -1,10 +1,10 @@
-//! Paths of fields in errors: `message.parts[1].text`, the same for what JSON says and for what the validator finds.
+//! Paths of fields in errors, such as `message.parts[1].text`. The JSON reader and the validator write them the same way.
 
 use std::fmt::{self, Write as _};
 
 use serde_path_to_error::{Path, Segment};
 
-/// Where the validator stands in a message. A chain on the stack: nothing is written until something is wrong.
+/// The position of the validator in a message: a linked list on the stack. Its text is only built for a violation.
 #[derive(Debug, Clone, Copy)]
 pub enum At<'a> {
     /// The message itself.
@@ -18,7 +18,7 @@ pub enum At<'a> {
 }
 
 impl<'a> At<'a> {
-    /// The field of this name in the message here.
+    /// Returns the position of a field of the message at this position.
     pub fn field(&'a self, name: &'static str) -> At<'a> {
         At::Field(self, name)
     }
@@ -52,7 +52,7 @@ impl At<'_> {
     }
 }
 
-/// The path that the reader of JSON had come to.
+/// Writes the path that the JSON reader had reached.
 pub(super) fn render(path: &Path) -> String {
     let mut text = String::new();
     for segment in path.iter() {
@@ -70,7 +70,7 @@ fn push_index(path: &mut String, index: usize) {
     let _ = write!(path, "[{index}]");
 }
 
-/// A key of the client's own making may hold anything; only what reads as a name is written bare.
+/// Writes a key. Clients choose keys, which may hold any character; only a plain name is written without quotes.
 fn push_key(path: &mut String, key: &str) {
     let name = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !name {

@@ -1,4 +1,4 @@
-//! Timestamps as RFC 3339 text in UTC.
+//! Reads and writes timestamps as RFC 3339 text in UTC.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// The text is no timestamp from year 1 to 9999 with a zone and at most nine fraction digits.
+/// The text is not a timestamp in the years 1 to 9999 with a zone and at most nine fraction digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotATimestamp;
 
@@ -54,8 +54,8 @@ impl fmt::Display for NotATimestamp {
 impl std::error::Error for NotATimestamp {}
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 in UTC with `Z` and 3, 6 or 9 fraction digits, as many as it takes to lose nothing. What lies outside the
-    /// years 1 to 9999 is written as the nearest instant inside.
+    /// Writes RFC 3339 in UTC with `Z` and 3, 6 or 9 fraction digits, the fewest that lose nothing. A time outside the years
+    /// 1 to 9999 is written as the nearest instant in them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, length) = self.text();
         f.write_str(std::str::from_utf8(&text[..length]).unwrap_or_default())
@@ -63,7 +63,7 @@ impl fmt::Display for Timestamp {
 }
 
 impl Timestamp {
-    /// The text, ASCII, and its length. Written by hand because every task that is printed has some.
+    /// Returns the ASCII text and its length. This is written by hand because every task that is printed has timestamps.
     fn text(&self) -> ([u8; 30], usize) {
         let seconds = self.seconds.clamp(FIRST_SECOND, LAST_SECOND);
         let nanos = i64::from(self.nanos.clamp(0, 999_999_999));
@@ -87,7 +87,7 @@ impl Timestamp {
     }
 }
 
-/// Writes a number, zeros in front.
+/// Writes a number with leading zeros.
 fn put(digits: &mut [u8], mut number: i64) {
     for digit in digits.iter_mut().rev() {
         *digit = b"0123456789"[(number % 10) as usize];
@@ -98,7 +98,7 @@ fn put(digits: &mut [u8], mut number: i64) {
 impl FromStr for Timestamp {
     type Err = NotATimestamp;
 
-    /// Reads RFC 3339 with capital `T`, and `Z` or an offset, which is converted.
+    /// Reads RFC 3339 with a capital `T`, and `Z` or an offset, which is converted to UTC.
     fn from_str(text: &str) -> Result<Self, NotATimestamp> {
         let (date, rest) = text.as_bytes().split_at_checked(19).ok_or(NotATimestamp)?;
         let field = |from: usize, to: usize| digits(&date[from..to]);
@@ -132,7 +132,7 @@ fn digits(text: &[u8]) -> Result<i64, NotATimestamp> {
     })
 }
 
-/// Nanoseconds of a fraction if there is one, and what follows it.
+/// Returns the nanoseconds of the fraction, if there is one, and the text after it.
 fn fraction(text: &[u8]) -> Result<(i32, &[u8]), NotATimestamp> {
     let Some(text) = text.strip_prefix(b".") else { return Ok((0, text)) };
     let length = text.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -144,7 +144,7 @@ fn fraction(text: &[u8]) -> Result<(i32, &[u8]), NotATimestamp> {
     Ok((i32::try_from(nanos).map_err(|_| NotATimestamp)?, rest))
 }
 
-/// Seconds that the zone is ahead of UTC.
+/// Returns the seconds that the zone is ahead of UTC.
 fn offset(zone: &[u8]) -> Result<i64, NotATimestamp> {
     match zone {
         b"Z" => Ok(0),
@@ -173,13 +173,13 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days before the first of a month in a year that begins in March, so that the leap day is the last: 153 days in every
-/// five months.
+/// Returns the days before the first of a month in a year that begins in March, so that the leap day comes last. Every five
+/// months have 153 days.
 fn days_before_month(month_from_march: i64) -> i64 {
     (153 * month_from_march + 2) / 5
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar.
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
@@ -187,7 +187,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + leap_days + days_before_month((month + 9) % 12) + day - 719_469
 }
 
-/// The date of a day counted from 1970-01-01: year, month, day.
+/// Returns the year, month and day of a day counted from 1970-01-01.
 fn civil(day: i64) -> (i64, i64, i64) {
     // 146,097 days are 400 years; the guess is at most one year off.
     let mut year = 1970 + (day * 400).div_euclid(146_097);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_is_its_own_and_follows_the_one_before() {
+    fn every_day_is_distinct_and_follows_the_previous_one() {
         let mut last = (0, 12, 31);
         for day in FIRST_SECOND / SECONDS_PER_DAY..=LAST_SECOND / SECONDS_PER_DAY {
             let date @ (year, month, day_of_month) = civil(day);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instant_is_refused() {
+    fn text_that_is_not_a_timestamp_is_refused() {
         for text in [
             "",
             "Z",

@@ -1,7 +1,6 @@
-//! What the generated validators are made of: the rules, and the violations they find.
+//! The rules that generated validators call, and the violations that they find.
 //!
-//! A validator runs on the decoded message, whatever wire it came by, so every wire refuses the same requests with the
-//! same paths.
+//! A validator runs on the decoded message, so every binding refuses the same requests with the same paths.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +13,16 @@ use crate::error::{Error, Violation};
 use crate::wkt::value::Kind;
 use crate::wkt::{Empty, ListValue, Struct, Timestamp, Value};
 
-/// How many violations are reported; one is enough to refuse, and a hostile request could have millions.
+/// The most violations that are reported. One is enough to refuse a request, and a hostile one could have millions.
 const MAX_VIOLATIONS: usize = 20;
 
-/// A message that knows what its schema asks of it in a request.
+/// A message that can check itself against the schema's rules for requests.
 pub trait Validate {
-    /// Adds what is wrong with this message, which stands at `at`.
+    /// Adds the violations of this message, which is at `at`.
     fn check(&self, at: &At<'_>, findings: &mut Findings);
 
-    /// Checks the message as a request: required fields are there and not empty, enum values are known, a required oneof
-    /// has a member, values are such as JSON can hold.
+    /// Checks the message as a request: required fields are present and not empty, enum values are known, a required oneof
+    /// has a member, and JSON can represent every value.
     ///
     /// # Errors
     /// [`crate::error::kinds::INVALID_PARAMS`] with the violations, at most 20.
@@ -38,17 +37,17 @@ pub trait Validate {
     }
 }
 
-/// The violations findings so far.
+/// The violations found so far.
 #[derive(Debug, Default)]
 pub struct Findings {
     violations: Vec<Violation>,
-    /// The first value that a reader of JSON would not have read. It is reported alone, because such a reader sees
-    /// nothing beyond it: what came by protobuf gets the same answer.
+    /// The first value that JSON cannot represent. It is reported alone, because a JSON reader would have stopped there, and
+    /// a request over gRPC gets the same answer.
     unreadable: Option<Violation>,
 }
 
 impl Findings {
-    /// Adds one, unless there are enough.
+    /// Adds a violation, unless the limit is reached.
     pub fn add(&mut self, at: &At<'_>, description: impl Into<String>) {
         if self.violations.len() < MAX_VIOLATIONS {
             self.violations.push(Violation { field: at.to_string(), description: description.into() });
@@ -60,53 +59,53 @@ impl Findings {
     }
 }
 
-/// The rules. Each takes a field's value and its place.
+/// The rules. Each takes a field's value and its position.
 pub mod rules {
     use super::{At, BTreeMap, EnumNames, Findings, Validate};
 
-    /// A required string, bytes, list or map is not empty. In JSON, absent and empty are the same for these.
+    /// Checks that a required string, bytes, list or map is not empty. Protobuf cannot tell an empty one from an absent one.
     pub fn not_empty(empty: bool, at: At<'_>, findings: &mut Findings) {
         if empty {
             findings.add(&at, "is required and must not be empty");
         }
     }
 
-    /// A required message is there. Its own rules are checked by [`message`].
+    /// Checks that a required message is present. [`message`] checks its content.
     pub fn present<T>(value: &Option<T>, at: At<'_>, findings: &mut Findings) {
         if value.is_none() {
             findings.add(&at, "is required");
         }
     }
 
-    /// A message, if it is there, is valid.
+    /// Checks a message, if it is present.
     pub fn message<T: Validate>(value: &Option<T>, at: At<'_>, findings: &mut Findings) {
         if let Some(value) = value {
             value.check(&at, findings);
         }
     }
 
-    /// Every message of a list is valid.
+    /// Checks every message of a list.
     pub fn each<T: Validate>(list: &[T], at: At<'_>, findings: &mut Findings) {
         for (index, value) in list.iter().enumerate() {
             value.check(&At::Index(&at, index), findings);
         }
     }
 
-    /// Every message of a map is valid.
+    /// Checks every message of a map.
     pub fn each_entry<T: Validate>(map: &BTreeMap<String, T>, at: At<'_>, findings: &mut Findings) {
         for (key, value) in map {
             value.check(&At::Key(&at, key), findings);
         }
     }
 
-    /// The number is one of the enum's.
+    /// Checks that the number belongs to the enum.
     pub fn known<E: EnumNames>(number: i32, at: At<'_>, findings: &mut Findings) {
         if E::name(number).is_none() {
             findings.unreadable(&at, || E::unknown(number));
         }
     }
 
-    /// The number is one of the enum's, and not 0, which stands for no choice.
+    /// Checks that the number belongs to the enum and is not 0, which means unspecified.
     pub fn chosen<E: EnumNames>(number: i32, at: At<'_>, findings: &mut Findings) {
         if number == 0 {
             findings.add(&at, "is required and must not be unspecified");
@@ -123,7 +122,7 @@ impl Validate for Empty {
 impl Validate for Timestamp {
     fn check(&self, at: &At<'_>, findings: &mut Findings) {
         if !(FIRST_SECOND..=LAST_SECOND).contains(&self.seconds) || !(0..=999_999_999).contains(&self.nanos) {
-            findings.add(at, "is not a time of the years 1 to 9999");
+            findings.add(at, "is not in the years 1 to 9999");
         }
     }
 }
@@ -148,7 +147,7 @@ impl Validate for Value {
 
 fn check_value(value: &Value, level: usize, at: &At<'_>, findings: &mut Findings) {
     match &value.kind {
-        None => findings.add(at, "holds no value"),
+        None => findings.add(at, "has no value"),
         Some(Kind::NumberValue(number)) if !number.is_finite() => findings.add(at, "is not a finite number"),
         Some(Kind::StructValue(object)) => check_struct(object, level, at, findings),
         Some(Kind::ListValue(list)) => check_list(list, level, at, findings),

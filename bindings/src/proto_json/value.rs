@@ -1,4 +1,4 @@
-//! JSON of `Struct`, `Value`, `ListValue` and `Empty`.
+//! The JSON of `Struct`, `Value`, `ListValue` and `Empty`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::fields::Refuse;
 use crate::wkt::value::Kind;
 use crate::wkt::{Empty, ListValue, Struct, Value};
 
-/// Below this every double that is whole is written as an integer: the shortest form, and the one without `.0`.
+/// Whole doubles below this are written as integers, which is the shortest form and has no `.0`.
 const WHOLE_BELOW: f64 = 1e16;
 
 impl Serialize for Struct {
@@ -36,7 +36,7 @@ impl Serialize for ListValue {
 }
 
 impl Serialize for Value {
-    /// A value that is not set, and a number that JSON does not have, are written as `null`.
+    /// Writes `null` for an unset value and for a number that JSON cannot represent.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.kind {
             None | Some(Kind::NullValue(_)) => serializer.serialize_unit(),
@@ -51,7 +51,7 @@ impl Serialize for Value {
 
 fn write_number<S: Serializer>(value: f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value == 0.0 && value.is_sign_negative() {
-        // The only whole number that no integer can stand for.
+        // Negative zero is the only whole number that no integer represents.
         if let Ok(text) = serde_json::from_str::<&serde_json::value::RawValue>("-0") {
             return text.serialize(serializer);
         }
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for Empty {
     }
 }
 
-/// Any value; an object or array that it is would be at `level`, the outermost at 1.
+/// Reads any value. If it is an object or array, it is at `level`; the outermost is at 1.
 #[derive(Clone, Copy)]
 struct Any {
     level: usize,
@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for Any {
     }
 }
 
-/// An object at `level`.
+/// Reads an object at `level`.
 struct Members {
     level: usize,
 }
@@ -194,7 +194,7 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
-/// An array at `level`.
+/// Reads an array at `level`.
 struct Elements {
     level: usize,
 }
@@ -220,5 +220,5 @@ fn refuse_deeper<E: Error>(level: usize) -> Result<(), E> {
     if level > MAX_VALUE_DEPTH { Err(E::custom(TOO_DEEP)) } else { Ok(()) }
 }
 
-/// What is said of an object or array at a level that is too deep.
+/// The error message for an object or array that is too deep.
 pub(super) const TOO_DEEP: &str = "nested deeper than 30 levels";

@@ -1,4 +1,4 @@
-//! What the values of a card say: addresses, versions, media types, ids, references.
+//! Checks the values in a card: URLs, versions, media types, ids and references.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) fn check(card: &Value, findings: &mut Findings) {
         if let Some(link) = text(link)
             && web(link).is_none()
         {
-            findings.error(path, "is no absolute http or https URL");
+            findings.error(path, "is not an absolute http or https URL");
         }
     }
     extensions(&card["capabilities"]["extensions"], findings);
@@ -41,17 +41,17 @@ pub(super) fn check(card: &Value, findings: &mut Findings) {
     }
 }
 
-/// The items of a list, with their places.
+/// Returns the items of a list with their indexes.
 fn items(list: &Value) -> impl Iterator<Item = (usize, &Value)> {
     list.as_array().into_iter().flatten().enumerate()
 }
 
-/// A string that is not empty: what is missing or empty is told with the card's shape.
+/// Returns a string that is not empty. The check of the card's shape reports missing and empty ones.
 fn text(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !text.is_empty())
 }
 
-/// An absolute address of the web.
+/// Parses an absolute `http` or `https` URL.
 fn web(url: &str) -> Option<Uri> {
     let uri: Uri = url.parse().ok()?;
     let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -64,7 +64,7 @@ fn interfaces(interfaces: &Value, findings: &mut Findings) {
     for (at, interface) in items(interfaces) {
         let path = format!("supportedInterfaces[{at}]");
         if let Some(first) = seen.iter().position(|other| *other == interface) {
-            findings.warning(&path, format!("is supportedInterfaces[{first}] again"));
+            findings.warning(&path, format!("is the same as supportedInterfaces[{first}]"));
         }
         seen.push(interface);
         let binding = text(&interface["protocolBinding"]).unwrap_or_default();
@@ -76,7 +76,7 @@ fn interfaces(interfaces: &Value, findings: &mut Findings) {
             (own, _) if own.contains(':') => {}
             _ => findings.warning(
                 member(&path, "protocolBinding"),
-                "is none of JSONRPC, GRPC, HTTP+JSON; one of your own is named by a URI",
+                "is not JSONRPC, GRPC or HTTP+JSON; use a URI to name a custom binding",
             ),
         }
         if let Some(version) = text(&interface["protocolVersion"]) {
@@ -87,7 +87,8 @@ fn interfaces(interfaces: &Value, findings: &mut Findings) {
         }
     }
     if !usable && interfaces.as_array().is_some_and(|list| !list.is_empty()) {
-        findings.error("supportedInterfaces", "none is of version 1, so clients of A2A 1.0 cannot call");
+        findings
+            .error("supportedInterfaces", "has no interface of version 1, so A2A 1.0 clients cannot call this agent");
     }
 }
 
@@ -99,37 +100,37 @@ fn protocol_version(version: &str, path: &str, findings: &mut Findings) {
         [major, minor, _] if all_numbers => {
             findings.warning(path, format!("has a patch number; write {major}.{minor}"));
         }
-        _ => findings.error(path, format!("{version:?} is no version: write it like 1.0")),
+        _ => findings.error(path, format!("{version:?} is not a version; write it as MAJOR.MINOR, for example 1.0")),
     }
 }
 
 fn web_target(url: &str, path: &str, findings: &mut Findings) {
-    let Some(uri) = web(url) else { return findings.error(path, "is no absolute http or https URL") };
+    let Some(uri) = web(url) else { return findings.error(path, "is not an absolute http or https URL") };
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        findings.error(path, "holds credentials, which everybody reads");
+        findings.error(path, "contains credentials, and a card is public");
     }
     if uri.query().is_some() || url.contains('#') {
-        findings.error(path, "has a query or a fragment, which clients cannot put paths behind");
+        findings.error(path, "has a query or a fragment, so clients cannot append paths to it");
     } else if url.ends_with('/') {
-        findings.warning(path, "ends with a slash, which clients put before paths of their own");
+        findings.warning(path, "ends with a slash; clients append paths that begin with one");
     }
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     if uri.scheme_str() == Some("http") && !here {
-        findings.warning(path, "has no TLS");
+        findings.warning(path, "does not use TLS");
     }
 }
 
 fn grpc_target(url: &str, path: &str, findings: &mut Findings) {
     if url.contains("://") {
-        return findings.warning(path, "has a scheme: gRPC takes host:port");
+        return findings.warning(path, "has a scheme; write a gRPC target as host:port");
     }
     if url.contains('/') {
-        return findings.error(path, "has a path: gRPC takes host:port");
+        return findings.error(path, "has a path; write a gRPC target as host:port");
     }
     let port = url.rsplit_once(':').filter(|(host, _)| !host.is_empty()).and_then(|(_, port)| port.parse::<u16>().ok());
     if port.is_none_or(|port| port == 0) {
-        findings.error(path, "has no port: gRPC takes host:port");
+        findings.error(path, "has no port; write a gRPC target as host:port");
     }
 }
 
@@ -140,7 +141,7 @@ fn skills(skills: &Value, findings: &mut Findings) {
         if let Some(id) = text(&skill["id"])
             && let Some(first) = ids.insert(id, at)
         {
-            findings.error(member(&path, "id"), format!("is that of skills[{first}] too"));
+            findings.error(member(&path, "id"), format!("is also the id of skills[{first}]"));
         }
         for modes in ["inputModes", "outputModes"] {
             media_types(&skill[modes], &member(&path, modes), findings);
@@ -158,9 +159,9 @@ fn media_types(modes: &Value, path: &str, findings: &mut Findings) {
             s == "*" || (!s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b)))
         };
         if !essence.split_once('/').is_some_and(|(kind, sub)| token(kind) && token(sub)) {
-            findings.error(path, format!("{mode:?} is no media type"));
+            findings.error(path, format!("{mode:?} is not a media type"));
         } else if seen.contains(&essence) && !mode.contains(';') {
-            findings.warning(path, "is there before");
+            findings.warning(path, "is listed twice");
         } else {
             seen.push(essence);
         }
@@ -173,7 +174,7 @@ fn extensions(extensions: &Value, findings: &mut Findings) {
         let path = format!("capabilities.extensions[{at}].uri");
         match text(&extension["uri"]) {
             None => findings.error(path, "is empty"),
-            Some(uri) if seen.contains(&uri) => findings.warning(path, "is there before"),
+            Some(uri) if seen.contains(&uri) => findings.warning(path, "is listed twice"),
             Some(uri) => seen.push(uri),
         }
     }
@@ -183,7 +184,7 @@ fn requirements(requirements: &Value, path: &str, schemes: &Value, findings: &mu
     for (at, requirement) in items(requirements) {
         for name in requirement["schemes"].as_object().into_iter().flat_map(|schemes| schemes.keys()) {
             if schemes.get(name).is_none() {
-                findings.error(format!("{path}[{at}].schemes.{name}"), "is none of securitySchemes");
+                findings.error(format!("{path}[{at}].schemes.{name}"), "is not in securitySchemes");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a card, any card: told to whoever wrote it, before clients find out.
+//! Finds mistakes in any agent card, so that its author sees them before clients do.
 
 mod content;
 mod shape;
@@ -10,23 +10,23 @@ use tricord_bindings::proto_json;
 
 use crate::schema::AgentCard;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The protocol does not allow it, or clients cannot use the card.
+    /// The protocol forbids it, or clients cannot use the card.
     Error,
-    /// It is allowed and likely a mistake, or some clients stumble over it.
+    /// It is allowed, but it is probably a mistake or some clients do not handle it.
     Warning,
 }
 
-/// One thing that is wrong with a card.
+/// A mistake in a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// Where: `skills[0].id`; empty for the card as a whole.
+    /// The path of the value, such as `skills[0].id`; empty for the card as a whole.
     pub path: String,
-    /// What, for people.
+    /// What is wrong, as a phrase that follows the path.
     pub text: String,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Finds what is wrong with the JSON of a card: errors first.
+/// Returns all findings in the JSON of a card, errors first.
 pub fn lint(json: &[u8]) -> Vec<Finding> {
     let mut findings = Findings::default();
     match serde_json::from_slice::<Value>(json) {
@@ -53,19 +53,19 @@ pub fn lint(json: &[u8]) -> Vec<Finding> {
             if !findings.0.iter().any(|finding| finding.level == Level::Error)
                 && let Err(error) = proto_json::decode::<AgentCard>(json)
             {
-                // Such as a key that is there twice.
+                // Only the strict reader notices some mistakes, such as a key that is given twice.
                 findings.error("", error.to_string());
             }
         }
-        Ok(_) => findings.error("", "is JSON, but no object"),
-        Err(error) => findings.error("", format!("is no JSON: {error}")),
+        Ok(_) => findings.error("", "is JSON but not an object"),
+        Err(error) => findings.error("", format!("is not JSON: {error}")),
     }
     let mut findings = findings.0;
     findings.sort_by_key(|finding| finding.level);
     findings
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Findings(Vec<Finding>);
 
@@ -79,12 +79,12 @@ impl Findings {
     }
 }
 
-/// The path of a member.
+/// Returns the path of a member.
 fn member(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// What kind of JSON a value is, for people.
+/// Returns the JSON type of a value as a phrase.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wrong_with_a_good_card() {
+    fn a_good_card_has_no_findings() {
         assert_eq!(found(&good()), Vec::<String>::new());
     }
 
-    /// One change to a good card, and the one finding that it makes.
+    /// Each case makes one change to a good card and expects one finding.
     #[test]
-    fn every_mistake_is_found_where_it_is() {
+    fn each_mistake_is_reported_at_its_path() {
         let cases: &[(&str, Value, &str)] = &[
             ("/name", json!(null), "error: name: is missing"),
             ("/name", json!(""), "error: name: is empty"),
@@ -142,75 +142,75 @@ mod tests {
                 json!("yes"),
                 "error: capabilities.streaming: must be true or false, not a string",
             ),
-            ("/colour", json!("red"), "warning: colour: is no key of a card"),
-            ("/protocolVersion", json!("0.3.0"), "warning: protocolVersion: is a key of A2A 0.3"),
-            ("/skills/0/tag", json!([]), "warning: skills[0].tag: is no key of a skill; did you mean `tags`?"),
+            ("/colour", json!("red"), "warning: colour: is not a field of a card"),
+            ("/protocolVersion", json!("0.3.0"), "warning: protocolVersion: is a field of A2A 0.3"),
+            ("/skills/0/tag", json!([]), "warning: skills[0].tag: is not a field of a skill; did you mean `tags`?"),
             (
                 "/icon_url",
                 json!("https://a.example/i.svg"),
-                "warning: icon_url: is read by some clients only; write `iconUrl`",
+                "warning: icon_url: is not read by all clients; write `iconUrl`",
             ),
-            ("/iconUrl", json!("/icon.svg"), "error: iconUrl: is no absolute http or https URL"),
-            ("/skills", json!([]), "error: skills: is empty: a card needs at least one"),
-            ("/skills/0/tags", json!([]), "error: skills[0].tags: is empty: a card needs at least one"),
+            ("/iconUrl", json!("/icon.svg"), "error: iconUrl: is not an absolute http or https URL"),
+            ("/skills", json!([]), "error: skills: is empty; at least one is required"),
+            ("/skills/0/tags", json!([]), "error: skills[0].tags: is empty; at least one is required"),
             (
                 "/skills/1",
                 json!({"id": "a", "name": "B", "description": "B", "tags": ["t"]}),
-                "error: skills[1].id: is that of skills[0] too",
+                "error: skills[1].id: is also the id of skills[0]",
             ),
-            ("/skills/0/inputModes", json!(["text"]), "error: skills[0].inputModes[0]: \"text\" is no media type"),
-            ("/defaultInputModes/0", json!("text/"), "error: defaultInputModes[0]: \"text/\" is no media type"),
-            ("/defaultInputModes/1", json!("TEXT/plain"), "warning: defaultInputModes[1]: is there before"),
-            ("/supportedInterfaces", json!([]), "error: supportedInterfaces: is empty: a card needs at least one"),
+            ("/skills/0/inputModes", json!(["text"]), "error: skills[0].inputModes[0]: \"text\" is not a media type"),
+            ("/defaultInputModes/0", json!("text/"), "error: defaultInputModes[0]: \"text/\" is not a media type"),
+            ("/defaultInputModes/1", json!("TEXT/plain"), "warning: defaultInputModes[1]: is listed twice"),
+            ("/supportedInterfaces", json!([]), "error: supportedInterfaces: is empty; at least one is required"),
             (
                 "/supportedInterfaces/0/url",
                 json!("/v1"),
-                "error: supportedInterfaces[0].url: is no absolute http or https URL",
+                "error: supportedInterfaces[0].url: is not an absolute http or https URL",
             ),
             (
                 "/supportedInterfaces/0/url",
                 json!("https://a.example/v1/"),
-                "warning: supportedInterfaces[0].url: ends with a slash, which clients put before paths of their own",
+                "warning: supportedInterfaces[0].url: ends with a slash; clients append paths that begin with one",
             ),
             (
                 "/supportedInterfaces/0/url",
                 json!("http://a.example/v1"),
-                "warning: supportedInterfaces[0].url: has no TLS",
+                "warning: supportedInterfaces[0].url: does not use TLS",
             ),
             (
                 "/supportedInterfaces/0/url",
                 json!("https://u:p@a.example"),
-                "error: supportedInterfaces[0].url: holds credentials, which everybody reads",
+                "error: supportedInterfaces[0].url: contains credentials, and a card is public",
             ),
             (
                 "/supportedInterfaces/0/url",
                 json!("https://a.example/?x=1"),
-                "error: supportedInterfaces[0].url: has a query or a fragment, which clients cannot put paths behind",
+                "error: supportedInterfaces[0].url: has a query or a fragment, so clients cannot append paths to it",
             ),
             (
                 "/supportedInterfaces/1/url",
                 json!("https://a.example:443"),
-                "warning: supportedInterfaces[1].url: has a scheme: gRPC takes host:port",
+                "warning: supportedInterfaces[1].url: has a scheme; write a gRPC target as host:port",
             ),
             (
                 "/supportedInterfaces/1/url",
                 json!("a.example"),
-                "error: supportedInterfaces[1].url: has no port: gRPC takes host:port",
+                "error: supportedInterfaces[1].url: has no port; write a gRPC target as host:port",
             ),
             (
                 "/supportedInterfaces/1/url",
                 json!("a.example:443/v1"),
-                "error: supportedInterfaces[1].url: has a path: gRPC takes host:port",
+                "error: supportedInterfaces[1].url: has a path; write a gRPC target as host:port",
             ),
             (
                 "/supportedInterfaces/1/url",
                 json!("a.example:99999"),
-                "error: supportedInterfaces[1].url: has no port: gRPC takes host:port",
+                "error: supportedInterfaces[1].url: has no port; write a gRPC target as host:port",
             ),
             (
                 "/supportedInterfaces/0/protocolBinding",
                 json!("JSON-RPC"),
-                "warning: supportedInterfaces[0].protocolBinding: is none of JSONRPC, GRPC, HTTP+JSON; one of your own is named by a URI",
+                "warning: supportedInterfaces[0].protocolBinding: is not JSONRPC, GRPC or HTTP+JSON; use a URI to name a custom binding",
             ),
             (
                 "/supportedInterfaces/0/protocolVersion",
@@ -220,17 +220,17 @@ mod tests {
             (
                 "/supportedInterfaces/0/protocolVersion",
                 json!("one"),
-                "error: supportedInterfaces[0].protocolVersion: \"one\" is no version: write it like 1.0",
+                "error: supportedInterfaces[0].protocolVersion: \"one\" is not a version; write it as MAJOR.MINOR, for example 1.0",
             ),
             (
                 "/supportedInterfaces/4",
                 json!({"url": "https://a.example/v1", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}),
-                "warning: supportedInterfaces[4]: is supportedInterfaces[0] again",
+                "warning: supportedInterfaces[4]: is the same as supportedInterfaces[0]",
             ),
             (
                 "/securityRequirements/0",
                 json!({"schemes": {"basic": {"list": []}}}),
-                "error: securityRequirements[0].schemes.basic: is none of securitySchemes",
+                "error: securityRequirements[0].schemes.basic: is not in securitySchemes",
             ),
             (
                 "/securitySchemes/bearer",
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Sets what a pointer names, members and items that are not there yet included.
+    /// Sets the value that a JSON pointer names, and adds missing members and items.
     fn set(card: &mut Value, pointer: &str, value: Value) {
         let (parent, name) = pointer.rsplit_once('/').unwrap();
         match card.pointer_mut(parent).unwrap() {
@@ -264,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_card_is_said_to_be_none() {
+    fn a_document_that_is_not_a_card_is_reported() {
         for (json, expected) in [
-            ("[]", "error: is JSON, but no object"),
-            ("<html>", "error: is no JSON: expected value at line 1 column 1"),
+            ("[]", "error: is JSON but not an object"),
+            ("<html>", "error: is not JSON: expected value at line 1 column 1"),
         ] {
             assert_eq!(lint(json.as_bytes()).iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
         }
@@ -277,6 +277,6 @@ mod tests {
         let old = json!({"name": "x", "description": "x", "url": "https://a.example", "version": "1", "preferredTransport": "JSONRPC"});
         let found = self::found(&old);
         assert!(found.contains(&"error: supportedInterfaces: is missing".to_owned()), "{found:?}");
-        assert!(found.contains(&"warning: url: is a key of A2A 0.3".to_owned()), "{found:?}");
+        assert!(found.contains(&"warning: url: is a field of A2A 0.3".to_owned()), "{found:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Keys and kinds of values, held against the schema: the one that the OpenAPI document is made of.
+//! Checks the field names and value types of a card against the JSON schema in the OpenAPI document.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     document["components"]["schemas"].as_object().cloned().unwrap_or_default()
 });
 
-/// Keys of cards of A2A 0.3.
+/// Fields of A2A 0.3 cards that 1.0 no longer has.
 const OLD_KEYS: [&str; 7] = [
     "url",
     "preferredTransport",
@@ -74,7 +74,7 @@ fn by_schema(schema: &Value, path: &str, value: &Value, findings: &mut Findings)
 fn message(name: &str, schema: &Value, path: &str, members: &Map<String, Value>, findings: &mut Findings) {
     let properties = schema["properties"].as_object();
     let known = || properties.iter().flat_map(|properties| properties.keys()).map(String::as_str);
-    // Null is what ProtoJSON has for "not there".
+    // In ProtoJSON, null means that the field is absent.
     let present = |key: &str| members.get(key).is_some_and(|value| !value.is_null());
     for key in schema["required"].as_array().iter().flat_map(|keys| keys.iter()).filter_map(Value::as_str) {
         if !present(key) && !present(&snake_case(key)) {
@@ -84,7 +84,7 @@ fn message(name: &str, schema: &Value, path: &str, members: &Map<String, Value>,
         } else if schema["properties"][key]["type"] == "array"
             && members.get(key).and_then(Value::as_array).is_some_and(Vec::is_empty)
         {
-            findings.error(member(path, key), "is empty: a card needs at least one");
+            findings.error(member(path, key), "is empty; at least one is required");
         }
     }
     for (key, value) in members {
@@ -94,16 +94,16 @@ fn message(name: &str, schema: &Value, path: &str, members: &Map<String, Value>,
                 by_schema(schema, &here, value, findings);
             }
         } else if let Some(camel) = known().find(|known| snake_case(known) == *key) {
-            findings.warning(&here, format!("is read by some clients only; write `{camel}`"));
+            findings.warning(&here, format!("is not read by all clients; write `{camel}`"));
         } else if OLD_KEYS.contains(&key.as_str()) {
-            findings.warning(&here, "is a key of A2A 0.3");
+            findings.warning(&here, "is a field of A2A 0.3");
         } else {
-            // Nobody mistypes a key that long.
+            // Comparing long names costs much, and a name that long is not a typing mistake.
             let known = known().filter(|_| key.len() <= 64);
             let near = known.map(|known| (strsim::damerau_levenshtein(known, key), known)).min();
             let near = near.filter(|(distance, known)| *distance * 3 <= known.len().max(key.len()));
             let hint = near.map(|(_, known)| format!("; did you mean `{known}`?")).unwrap_or_default();
-            findings.warning(&here, format!("is no key of {}{hint}", called(name)));
+            findings.warning(&here, format!("is not a field of {}{hint}", called(name)));
         }
     }
     for choice in schema["allOf"].as_array().iter().flat_map(|rules| rules.iter()) {
@@ -111,7 +111,7 @@ fn message(name: &str, schema: &Value, path: &str, members: &Map<String, Value>,
     }
 }
 
-/// Of the members of a oneof there is one.
+/// Checks that exactly one member of a oneof is set.
 fn one_of(ways: &Value, path: &str, present: &dyn Fn(&str) -> bool, findings: &mut Findings) {
     let names: Vec<_> =
         ways.as_array().iter().flat_map(|ways| ways.iter()).filter_map(|way| way["required"][0].as_str()).collect();
@@ -119,7 +119,7 @@ fn one_of(ways: &Value, path: &str, present: &dyn Fn(&str) -> bool, findings: &m
     match set.as_slice() {
         [] => findings.error(path, format!("needs one of {}", names.join(", "))),
         [_] => {}
-        [first, second, ..] => findings.error(path, format!("has both {first} and {second}; only one may be there")),
+        [first, second, ..] => findings.error(path, format!("has both {first} and {second}; set only one of them")),
     }
 }
 
@@ -134,7 +134,7 @@ fn snake_case(key: &str) -> String {
     snake
 }
 
-/// A message by a word for people.
+/// Returns a phrase that names a message.
 fn called(name: &str) -> &str {
     match name {
         "AgentCard" => "a card",

@@ -33,7 +33,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
     let found = args.source.read().await?;
-    let not_a_card = |why| Failure::new(Exit::Server, format!("{} is no agent card: {why}", found.name));
+    let not_a_card = |why| Failure::new(Exit::Server, format!("{} is not an agent card: {why}", found.name));
     let card = SignedCard::read(&found.json).map_err(not_a_card)?;
     let mut keys = Keys::new(&args, &found).await?;
     let mut verdicts = Vec::new();
