@@ -1,4 +1,4 @@
-//! Bodies that are large: texts that come through whole, and those that are refused early and cost nothing.
+//! Large bodies: which texts arrive unchanged, and which bodies are refused early and cost no memory.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tricord::client::Binding;
 use crate::raw::{connect, on_every_wire, parts_text, say, with};
 use crate::support::{Server, TWO_AGENTS};
 
-/// Text that a careless writer of events, lines or strings would break.
+/// Text that a careless encoder of events, lines or strings would break.
 fn difficult() -> String {
     let controls: String = (1..0x20).filter_map(char::from_u32).collect();
     let mut text = format!("😀 é\r\n\r\ndata: x\n\n: y\u{2028}\u{2029}\u{feff}\u{7f}\u{85}{controls}\"\\</script>\n");
@@ -19,7 +19,7 @@ fn difficult() -> String {
 }
 
 #[tokio::test]
-async fn c15_difficult_text_comes_through_every_stream_whole() {
+async fn c15_difficult_text_is_streamed_unchanged() {
     let server = Server::shared();
     let text = difficult();
     let text = &text;
@@ -28,7 +28,7 @@ async fn c15_difficult_text_comes_through_every_stream_whole() {
         let mut stream = server.ask(wire, "SendStreamingMessage", params).stream().await;
         let events = stream.rest().await;
         let pieces: Vec<_> = events.iter().filter(|event| event.kind() == "artifactUpdate").collect();
-        assert_eq!(pieces.len(), 3, "{wire}: what was given as one piece is one event");
+        assert_eq!(pieces.len(), 3, "{wire}: each piece is one event");
         assert!(pieces.iter().all(|piece| piece.text() == *text), "{wire}");
         let id = events[0].value["task"]["id"].as_str().unwrap();
         let task = server.task(wire, id).await;
@@ -38,7 +38,7 @@ async fn c15_difficult_text_comes_through_every_stream_whole() {
     .await;
 }
 
-/// Kilobytes of memory that a process has in use.
+/// Returns the resident memory of a process in kilobytes.
 fn memory(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -52,7 +52,7 @@ async fn c17_a_body_without_a_length_is_refused_at_the_limit_and_memory_stays_fl
     let mut before = 0;
     for (count, path) in paths.iter().cycle().take(12).enumerate() {
         if count == paths.len() {
-            // From here on it has what it needs for such requests.
+            // After a first request, the server has allocated what such requests need.
             before = memory(&server);
         }
         let large = server.ask(Binding::Grpc, "SendMessage", say(&"x".repeat(2 << 20)));
@@ -106,7 +106,7 @@ async fn c17_an_announced_length_is_refused_before_the_body() {
 }
 
 #[tokio::test]
-async fn c17_bodies_up_to_the_limit_are_taken_and_not_repeated_where_no_history_is_wanted() {
+async fn c17_bodies_up_to_the_limit_are_accepted_and_not_returned_without_history() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let text = "x".repeat(2 << 20);
@@ -125,7 +125,7 @@ async fn c17_bodies_up_to_the_limit_are_taken_and_not_repeated_where_no_history_
 }
 
 #[tokio::test]
-async fn c17_too_many_bytes_at_once_are_refused_for_now() {
+async fn c17_bodies_over_the_memory_budget_are_refused_until_it_is_free() {
     let server = Server::start(&format!("{TWO_AGENTS}\n[limits]\nbody = \"1MiB\"\nbodies_in_flight = \"1MiB\""));
     let large = say(&"x".repeat(100_000));
     let (server, large) = (&server, &large);
@@ -160,6 +160,6 @@ async fn c17_too_many_bytes_at_once_are_refused_for_now() {
         .get("grpc-status")
         .is_none_or(|status| status != "0")
     {
-        assert!(Instant::now() < until, "what was held was not given back");
+        assert!(Instant::now() < until, "the memory budget was not released");
     }
 }

@@ -1,4 +1,4 @@
-//! Pages of another origin in a real browser. What they do and expect is in `tests/interop/browser.mjs`.
+//! Pages of another origin in a real browser. `tests/interop/browser.mjs` has their script and expectations.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::{Server, free_port};
 
 #[test]
-fn s21_a_page_of_an_allowed_origin_calls_streams_and_reads_errors_and_another_cannot() {
+fn s21_a_page_can_call_and_stream_only_from_an_allowed_origin() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     assert!(root.join("target/node/node_modules/playwright-core").exists(), "run scripts/setup first");
     let port = free_port();

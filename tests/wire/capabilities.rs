@@ -1,4 +1,4 @@
-//! What a card says an agent has, or asks for, is what happens.
+//! Capabilities and required extensions: the server enforces what the card declares.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ async fn capabilities(server: &Server, agent: &str) -> Value {
 }
 
 #[tokio::test]
-async fn c42_what_the_card_does_not_have_is_refused() {
+async fn c42_an_operation_without_its_capability_is_refused() {
     let server = Server::start(AGENTS);
     assert_eq!(capabilities(&server, "still").await["streaming"], json!(false));
     assert_eq!(capabilities(&server, "still").await["pushNotifications"], json!(false));
@@ -59,14 +59,14 @@ async fn c42_what_the_card_does_not_have_is_refused() {
         let inline = json!({"configuration": {"taskPushNotificationConfig": {"url": "https://example.com/hook"}}});
         let send = server.ask(wire, "SendMessage", to(with(say("echo hi"), inline.clone())));
         send.send().await.refused("PUSH_NOTIFICATION_NOT_SUPPORTED");
-        // What it has is there all the same.
+        // The other operations work.
         assert_eq!(server.task_of(wire, "still", id).await["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
     })
     .await;
 }
 
 #[tokio::test]
-async fn c43_a_required_extension_has_to_be_named() {
+async fn c43_a_call_without_a_required_extension_is_refused() {
     let server = Server::start(AGENTS);
     let server = &server;
     let (needed, liked) = ("https://example.com/needed", "https://example.com/liked");
@@ -97,7 +97,7 @@ async fn c43_a_required_extension_has_to_be_named() {
             assert_eq!(stream.headers["a2a-extensions"], used.as_str(), "{wire} {lines:?}");
             assert_eq!(gists(&stream.rest().await)[0], "task submitted");
         }
-        // Where nothing is in use nothing is named.
+        // Without extensions in use, the answer has no such header.
         let answer = server.ask(wire, "SendMessage", say("echo hi")).header("A2A-Extensions", needed).send().await;
         assert!(!answer.headers().contains_key("a2a-extensions"), "{wire}");
         answer.ok();

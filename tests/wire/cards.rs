@@ -1,4 +1,4 @@
-//! Cards, and where the agents that they name are found.
+//! Cards: their content, and how clients reach the agents that they describe.
 
 use serde_json::{Value, json};
 use tricord::client::Binding;
@@ -27,7 +27,7 @@ async fn card(server: &Server, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn s20_a_card_has_every_required_key_and_nothing_outside_the_schema() {
+async fn s20_a_card_has_every_required_field_and_no_unknown_one() {
     let server = Server::shared();
     for path in
         ["/.well-known/agent-card.json", "/kit/.well-known/agent-card.json", "/other/.well-known/agent-card.json"]
@@ -41,7 +41,7 @@ async fn s20_a_card_has_every_required_key_and_nothing_outside_the_schema() {
 }
 
 #[tokio::test]
-async fn s20_interfaces_are_what_the_configuration_says_and_never_what_a_client_says() {
+async fn s20_interfaces_come_from_the_configuration_and_never_from_a_request() {
     let server = Server::start(PUBLIC);
     for (path, tenant) in [
         ("/.well-known/agent-card.json", ""),
@@ -65,7 +65,7 @@ async fn s20_interfaces_are_what_the_configuration_says_and_never_what_a_client_
 }
 
 #[tokio::test]
-async fn s20_every_interface_of_a_card_leads_to_its_agent() {
+async fn s20_every_interface_of_a_card_reaches_its_agent() {
     let server = Server::shared();
     for (agent, words, made) in [("kit", "echo hi", "hi"), ("other", "echo hi", "echo hi")] {
         let card = card(server, &format!("/{agent}/.well-known/agent-card.json")).await;
@@ -87,7 +87,7 @@ async fn s20_every_interface_of_a_card_leads_to_its_agent() {
 }
 
 #[tokio::test]
-async fn s20_c38_an_agent_is_meant_by_tenant_or_by_path_and_never_by_two_at_once() {
+async fn s20_c38_an_agent_is_named_by_tenant_or_path_and_two_different_names_are_refused() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let task = server.make(wire, "echo hi").await;
@@ -106,7 +106,7 @@ async fn s20_c38_an_agent_is_meant_by_tenant_or_by_path_and_never_by_two_at_once
                 server.ask(wire, "SendMessage", params).send().await.refused_fields(&["tenant"]);
             }
         }
-        // The segment of a path is a tenant.
+        // The path segment is the tenant.
         let here = json!({"id": task["id"]});
         server.ask(wire, "GetTask", here.clone()).agent("kit").send().await.ok();
         server.ask(wire, "GetTask", here.clone()).agent("other").send().await.refused("TASK_NOT_FOUND");
@@ -136,7 +136,7 @@ async fn s20_c38_an_agent_is_meant_by_tenant_or_by_path_and_never_by_two_at_once
 }
 
 #[tokio::test]
-async fn s20_a_card_that_is_known_is_not_sent_again() {
+async fn s20_a_card_that_the_client_has_cached_is_not_sent_again() {
     let server = Server::shared();
     let path = "/.well-known/agent-card.json";
     let first = http(&server.url, "GET", path, &[], "").await;

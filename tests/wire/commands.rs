@@ -1,4 +1,4 @@
-//! Agents that are commands: what they print is one text, in events that every client takes.
+//! Agents of kind exec: their output becomes one text, in events that every client can read.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::raw::{http, on_every_wire, parts_text, say};
 use crate::streams::gist;
 use crate::support::Server;
 
-/// Prints much of everything that JSON and event streams write with more than one byte.
+/// Prints many characters that JSON and event streams encode with more than one byte.
 const LOUD: &str = r#"
 [[agents]]
 name = "loud"
@@ -25,7 +25,7 @@ fn text() -> String {
 }
 
 #[tokio::test]
-async fn s19_what_is_cut_into_pieces_stays_in_lines_that_every_client_reads() {
+async fn s19_long_output_is_split_into_lines_that_every_client_can_read() {
     let server = Server::start(LOUD);
     let text = text();
     std::fs::write(server.dir().join("text"), &text).unwrap();

@@ -1,5 +1,5 @@
-//! The ProtoJSON corpus through sockets: what the codec reads as a part or a message, a server takes, keeps and gives back;
-//! what it refuses, a server refuses, on both JSON wires alike.
+//! The ProtoJSON corpus through sockets. A server accepts, stores and returns every part or message that the codec accepts,
+//! and refuses every one that the codec refuses, over both JSON bindings.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ struct Case {
     output: Option<Value>,
 }
 
-/// The request that carries a case, and where in the task it comes back; `None` for what no request holds.
+/// Returns a request with the case in it, and where the task returns it. `None` if no request can hold the case.
 fn request(case: &Case) -> Option<(String, &'static str)> {
     Some(match case.message.as_str() {
         "SendMessageRequest" => (case.json.clone(), "/history/0"),
@@ -34,7 +34,7 @@ fn request(case: &Case) -> Option<(String, &'static str)> {
     })
 }
 
-/// Whether the validator takes what the codec read: a message needs an id, a role and parts, a part needs content.
+/// Returns whether the validator accepts what the codec read: a message needs an id, a role and parts, a part content.
 fn is_valid(case: &Case) -> bool {
     let output = case.output.as_ref().unwrap_or(&Value::Null);
     let filled = |part: &Value| ["text", "raw", "url", "data"].iter().any(|key| part.get(key).is_some());
@@ -47,7 +47,7 @@ fn is_valid(case: &Case) -> bool {
     }
 }
 
-/// Whether what came back is what was sent: numbers as numbers, and beside the ids that a server fills in.
+/// Returns whether the returned value equals the sent one, without the ids that the server fills in.
 fn comes_back(sent: &Value, back: &Value) -> bool {
     match (sent, back) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
@@ -61,7 +61,7 @@ fn comes_back(sent: &Value, back: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn the_corpus_is_read_the_same_through_sockets() {
+async fn every_corpus_case_has_the_same_result_through_sockets() {
     let cases: Vec<Case> = serde_json::from_str(include_str!("../protojson/cases.json")).unwrap();
     let server = Server::shared();
     let (mut taken, mut refused) = (0, 0);
@@ -87,5 +87,5 @@ async fn the_corpus_is_read_the_same_through_sockets() {
             }
         }
     }
-    assert!(taken >= 20 && refused >= 60, "{taken} taken and {refused} refused: the corpus was not really sent");
+    assert!(taken >= 20 && refused >= 60, "{taken} accepted and {refused} refused, expected more of both");
 }

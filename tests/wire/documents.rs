@@ -1,4 +1,4 @@
-//! Documents over HTTP: cards, keys and descriptions of the wires, at all their addresses, and what caches are told.
+//! Documents over HTTP: cards, keys and API descriptions, at all their URLs, with their caching headers.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ async fn get(server: &Server, path: &str, headers: &[(&str, &str)]) -> Reply {
     http(&server.url, "GET", path, headers, "").await
 }
 
-/// Runs the command line; gives its exit code and what it wrote.
+/// Runs the command line and returns its exit code and output.
 fn tricord(args: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_tricord")).args(args).env("TRICORD_URL", "").output().unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -23,7 +23,7 @@ fn tricord(args: &[&str]) -> (i32, String) {
 }
 
 #[tokio::test]
-async fn s20_documents_are_at_every_address_that_a_client_may_try() {
+async fn s20_documents_are_served_at_every_url_that_clients_try() {
     let server = Server::start(&format!("[server]\nbase_path = \"/v1/a2a\"\ncard_max_age = \"7m\"\n{AGENTS}"));
     let kit = get(&server, "/.well-known/agent-card.json", &[]).await.json();
     let other = get(&server, "/v1/a2a/other/.well-known/agent-card.json", &[]).await.json();
@@ -53,7 +53,7 @@ async fn s20_documents_are_at_every_address_that_a_client_may_try() {
 }
 
 #[tokio::test]
-async fn s20_caches_may_keep_documents_and_ask_whether_they_changed() {
+async fn s20_documents_can_be_cached_and_revalidated() {
     let server = Server::start(&format!("[server]\nbase_path = \"/x\"\ncard_max_age = \"7m\"\n{AGENTS}"));
     for path in [
         "/.well-known/agent-card.json",
@@ -90,7 +90,7 @@ async fn s20_caches_may_keep_documents_and_ask_whether_they_changed() {
 }
 
 #[tokio::test]
-async fn s20_signed_cards_are_verified_by_the_keys_that_the_server_publishes() {
+async fn s20_signed_cards_verify_with_the_published_keys() {
     let dir = TempDir::new().unwrap();
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -144,7 +144,7 @@ async fn s20_signed_cards_are_verified_by_the_keys_that_the_server_publishes() {
 }
 
 #[test]
-fn s20_keys_that_cannot_sign_stop_the_start_with_their_place() {
+fn s20_an_unusable_signing_key_stops_the_start_and_is_named() {
     let dir = TempDir::new().unwrap();
     let file = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     file("rsa.pem", "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n");

@@ -1,4 +1,4 @@
-//! The end of a task is final, however it came about; and a cancel really ends the work.
+//! Terminal states are final, and a cancel really stops the work.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::raw::{http, on_every_wire, say, say_at_once, say_to};
 use crate::streams::gists;
 use crate::support::Server;
 
-/// A task that has ended in each way that there is.
+/// Returns one task for each terminal state.
 async fn ended(server: &Server, wire: Binding) -> Vec<(&'static str, Value)> {
     let canceled = server.ask(wire, "SendMessage", say_at_once("tck-cancel")).send().await.ok();
     let canceled = server.ask(wire, "CancelTask", json!({"id": canceled["task"]["id"]})).send().await.ok();
@@ -23,7 +23,7 @@ async fn ended(server: &Server, wire: Binding) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn c01_c02_c33_s02_s13_an_ended_task_stays_as_it_is() {
+async fn c01_c02_c33_s02_s13_an_ended_task_does_not_change() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for (state, task) in ended(server, wire).await {
@@ -39,7 +39,7 @@ async fn c01_c02_c33_s02_s13_an_ended_task_stays_as_it_is() {
                 let refusal = server.ask(wire, "CancelTask", json!({"id": id})).send().await;
                 assert!(refusal.refused("TASK_NOT_CANCELABLE").message.contains(state), "{wire}");
             }
-            assert_eq!(server.task(wire, id).await, task, "{wire}: nothing of it has changed");
+            assert_eq!(server.task(wire, id).await, task, "{wire}: the task has changed");
         }
     })
     .await;
@@ -66,7 +66,7 @@ async fn c31_a_cancel_stops_the_work_and_ends_every_stream() {
                 counted = ticks(id).await;
             }
         }
-        // Several at once: each is answered with the end, or told that it has come.
+        // Several cancels at once: each gets the canceled task or the error that it has already ended.
         let cancel = server.ask(wire, "CancelTask", json!({"id": id}));
         let answers = futures::future::join_all((0..3).map(|_| cancel.send())).await;
         let canceled = answers.into_iter().filter_map(|answer| match answer.outcome() {
@@ -85,7 +85,7 @@ async fn c31_a_cancel_stops_the_work_and_ends_every_stream() {
         tokio::time::sleep(Duration::from_millis(150)).await;
         let counted = ticks(id).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
-        assert_eq!(ticks(id).await, counted, "{wire}: the work went on");
+        assert_eq!(ticks(id).await, counted, "{wire}: the work continued");
         let task = server.task(wire, id).await;
         server.ask(wire, "CancelTask", json!({"id": id})).send().await.refused("TASK_NOT_CANCELABLE");
         assert_eq!(server.task(wire, id).await, task, "{wire}");
@@ -94,7 +94,7 @@ async fn c31_a_cancel_stops_the_work_and_ends_every_stream() {
 }
 
 #[tokio::test]
-async fn c31_a_blocking_send_is_answered_when_its_task_is_cancelled() {
+async fn c31_a_blocking_send_returns_when_its_task_is_canceled() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let context = crate::raw::fresh();

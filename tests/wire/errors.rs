@@ -1,5 +1,5 @@
-//! Errors: each row of the table on each wire, field by field. (`Answer` checks code, status, domain, order of details
-//! and headers of every error that any test meets; here is where each kind is met.)
+//! Errors: each row of the error table over each binding. These tests cause every kind of error; `Answer` checks code,
+//! status, domain, order of details and headers of every error in any test.
 
 use serde_json::json;
 use tricord::client::Binding;
@@ -8,7 +8,7 @@ use crate::raw::{ask, fresh, grpc_refusal, http, on_every_wire, say, say_at_once
 use crate::support::{Server, TWO_AGENTS};
 
 #[tokio::test]
-async fn errors_of_tasks_have_one_reason_on_every_wire() {
+async fn errors_about_tasks_have_the_same_reason_over_every_binding() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let id = fresh();
@@ -28,7 +28,7 @@ async fn errors_of_tasks_have_one_reason_on_every_wire() {
         let media = with(say("hi"), json!({"message": {"parts": [{"text": "hi", "mediaType": "text/x-strange"}]}}));
         let refusal = server.ask(wire, "SendMessage", media).send().await.refused("CONTENT_TYPE_NOT_SUPPORTED");
         assert!(refusal.message.contains("text/x-strange"), "{refusal:?}");
-        // A message in any script is the same on every wire.
+        // A message in any script is the same over every binding.
         let media = with(say("hi"), json!({"message": {"parts": [{"text": "hi", "mediaType": "text/ü🙂%41\n"}]}}));
         let refusal = server.ask(wire, "SendMessage", media).send().await.refused("CONTENT_TYPE_NOT_SUPPORTED");
         assert!(refusal.message.contains("text/ü🙂%41"), "{refusal:?}");
@@ -49,7 +49,7 @@ async fn errors_of_tasks_have_one_reason_on_every_wire() {
 }
 
 #[tokio::test]
-async fn errors_of_every_refused_message_come_before_a_stream_begins() {
+async fn errors_about_a_message_are_sent_before_a_stream_begins() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let ended = server.make(wire, "echo hi").await;
@@ -67,7 +67,7 @@ async fn errors_of_every_refused_message_come_before_a_stream_begins() {
 }
 
 #[tokio::test]
-async fn errors_for_an_unknown_method_or_path() {
+async fn errors_for_an_unknown_method_or_path_follow_the_table() {
     let server = Server::shared();
     let url = &server.url;
     ask(url, Binding::JsonRpc, "Nope", json!({})).send_unknown().await.refused("METHOD_NOT_FOUND");
@@ -85,7 +85,7 @@ async fn errors_for_an_unknown_method_or_path() {
         ("PUT", "/tasks", "GET, HEAD"),
         ("DELETE", "/tasks/x", "GET, HEAD"),
         ("GET", "/tasks/x:cancel", "POST"),
-        // A stream has nothing to say to HEAD.
+        // A stream does not answer HEAD.
         ("PATCH", "/tasks/x:subscribe", "GET, POST"),
         ("PUT", "/tasks/x/pushNotificationConfigs", "GET, HEAD, POST"),
         ("POST", "/tasks/x/pushNotificationConfigs/y", "DELETE, GET, HEAD"),
@@ -106,7 +106,7 @@ async fn errors_for_an_unknown_method_or_path() {
 }
 
 #[tokio::test]
-async fn errors_for_what_is_no_json_and_no_protobuf() {
+async fn errors_for_bytes_that_are_not_json_or_protobuf_follow_the_table() {
     let server = Server::shared();
     let headers = [("a2a-version", "1.0"), ("content-type", "application/json")];
     for body in ["{", "{\"message\":", "nope", "{} {}", "\u{feff}{}"] {
@@ -120,7 +120,7 @@ async fn errors_for_what_is_no_json_and_no_protobuf() {
         let error = &reply.json()["error"];
         assert_eq!((reply.status, &error["code"], &reply.json()["id"]), (200, &json!(-32700), &json!(null)), "{body}");
     }
-    // Half a character is no text in JSON, and bytes that are no UTF-8 are no JSON.
+    // A lone surrogate is not valid text in JSON, and bytes that are not UTF-8 are not JSON.
     let half = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"\ud800"}]}}"#;
     let reply = http(&server.url, "POST", "/message:send", &headers, half).await;
     assert_eq!(reply.status, 400, "{reply:?}");
@@ -145,7 +145,7 @@ async fn errors_for_what_is_no_json_and_no_protobuf() {
 }
 
 #[tokio::test]
-async fn errors_at_the_limit_of_running_tasks_say_when_to_come_back() {
+async fn errors_at_the_limit_of_running_tasks_say_when_to_retry() {
     let server = Server::start(&format!("{TWO_AGENTS}\n[limits]\nrunning_tasks = 1\nstreams = 1"));
     let task = server.ask(Binding::Grpc, "SendMessage", say_at_once("tck-cancel")).send().await.ok();
     let id = task["task"]["id"].as_str().unwrap();
@@ -173,7 +173,7 @@ async fn errors_at_the_limit_of_running_tasks_say_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn errors_for_a_deadline_that_passed_leave_the_task_running() {
+async fn errors_for_an_exceeded_deadline_leave_the_task_running() {
     let server = Server::shared();
     let context = fresh();
     let words = with(say("slow 1"), json!({"message": {"contextId": context}}));

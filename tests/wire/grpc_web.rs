@@ -16,7 +16,7 @@ fn path(method: &str) -> String {
     format!("/lf.a2a.v1.A2AService/{method}")
 }
 
-/// A message in its frame, as the content type has it.
+/// Returns a message in a frame, encoded for the content type.
 fn framed(message: &impl prost::Message, content_type: &str) -> Bytes {
     let message = message.encode_to_vec();
     let frame = [&[0][..], &u32::try_from(message.len()).unwrap().to_be_bytes(), &message].concat();
@@ -26,7 +26,7 @@ fn framed(message: &impl prost::Message, content_type: &str) -> Bytes {
     }
 }
 
-/// What came, in binary. Base64 is padded wherever something was sent, so it is read piece by piece.
+/// Decodes a body. In base64 each piece that was sent has its own padding, so the pieces are decoded one by one.
 fn binary(body: &[u8], content_type: &str) -> Vec<u8> {
     if !content_type.contains("text") {
         return body.to_vec();
@@ -35,7 +35,7 @@ fn binary(body: &[u8], content_type: &str) -> Vec<u8> {
     pieces.collect::<Vec<_>>().concat()
 }
 
-/// The messages of an answer, and the trailers behind them.
+/// Returns the messages of an answer and the trailers after them.
 fn frames(mut bytes: &[u8]) -> (Vec<Vec<u8>>, String) {
     let (mut messages, mut trailers) = (Vec::new(), String::new());
     while let Some((head, rest)) = bytes.split_at_checked(5) {
@@ -43,7 +43,7 @@ fn frames(mut bytes: &[u8]) -> (Vec<Vec<u8>>, String) {
         let (frame, rest) = rest.split_at(length);
         match head[0] {
             0 => {
-                assert!(trailers.is_empty(), "nothing comes after the trailers");
+                assert!(trailers.is_empty(), "data after the trailers");
                 messages.push(frame.to_vec());
             }
             0x80 => trailers = String::from_utf8(frame.to_vec()).unwrap(),
@@ -62,7 +62,7 @@ async fn call(server: &Server, method: &str, message: &impl prost::Message, cont
 }
 
 #[tokio::test]
-async fn s21_a_call_is_answered_in_the_form_that_it_came_in() {
+async fn s21_an_answer_has_the_encoding_of_its_request() {
     let server = Server::shared();
     for content_type in [BINARY, "application/grpc-web", TEXT, "application/grpc-web-text"] {
         let reply = call(server, "SendMessage", &request("echo hi"), content_type).await;
@@ -76,7 +76,7 @@ async fn s21_a_call_is_answered_in_the_form_that_it_came_in() {
 }
 
 #[tokio::test]
-async fn s21_a_stream_comes_frame_by_frame() {
+async fn s21_a_stream_arrives_frame_by_frame() {
     let server = Server::two_agents();
     for (content_type, key) in [(BINARY, "binary"), (TEXT, "text")] {
         let headers: Vec<_> = [("content-type", content_type), ("accept", content_type), ("a2a-version", "1.0")]
@@ -89,7 +89,7 @@ async fn s21_a_stream_comes_frame_by_frame() {
         let mut opened = false;
         while let Some(frame) = answer.frame().await {
             received.extend(frame.unwrap().into_data().unwrap());
-            // The task waits for this, so what was received by now did not wait for the task.
+            // The task waits for this call, so the frames so far were sent before the task ended.
             if !std::mem::replace(&mut opened, true) {
                 call(&server, "SendMessage", &request(&format!("open {key}")), content_type).await;
             }
@@ -111,7 +111,7 @@ async fn s21_a_stream_comes_frame_by_frame() {
 }
 
 #[tokio::test]
-async fn s21_errors_are_those_of_grpc() {
+async fn s21_errors_are_grpc_statuses() {
     let server = Server::shared();
     let none = GetTaskRequest { id: "none".to_owned(), ..GetTaskRequest::default() };
     for content_type in [BINARY, TEXT] {
@@ -139,7 +139,7 @@ async fn s21_errors_are_those_of_grpc() {
 }
 
 #[tokio::test]
-async fn s21_pages_may_ask_before_they_call_if_their_origin_may_call() {
+async fn s21_preflight_requests_succeed_only_for_allowed_origins() {
     let server = Server::start(
         "[server]\ncors_origins = [\"https://app.example\"]\ncors_credentials = true\n[[agents]]\nkind = \"echo\"\n",
     );

@@ -1,4 +1,4 @@
-//! JSON in and out: spellings that are read, the one that is written, and values that come back as they were.
+//! The forms of JSON: which spellings are read, which one is written, and that values are returned unchanged.
 
 use serde_json::{Value, json};
 use tricord::client::Binding;
@@ -9,7 +9,7 @@ use crate::support::Server;
 const JSON_WIRES: [Binding; 2] = [Binding::JsonRpc, Binding::HttpJson];
 
 #[tokio::test]
-async fn c13_both_spellings_are_read_and_one_is_written() {
+async fn c13_both_field_spellings_are_read_and_only_camel_case_is_written() {
     let server = Server::shared();
     for wire in JSON_WIRES {
         for text in [
@@ -21,7 +21,7 @@ async fn c13_both_spellings_are_read_and_one_is_written() {
             let asked = server.ask(wire, "SendMessage", json!({})).params_text(text).send().await;
             let body = asked.reply.text().to_owned();
             let task = asked.ok()["task"].take();
-            // The schema check of every answer holds the spelling; this holds that nothing unknown came back.
+            // The schema check of every answer covers the spelling. This checks that unknown fields are not returned.
             assert!(!body.contains("unknown") && !body.contains("kind") && !body.contains("\"y\""), "{body}");
             assert!(body.contains(r#""messageId":"m""#) && body.contains(r#""role":"ROLE_USER""#), "{body}");
             assert_eq!(task["history"][0]["parts"][0], json!({"text": "echo hi", "mediaType": "text/plain"}));
@@ -42,7 +42,7 @@ async fn c13_both_spellings_are_read_and_one_is_written() {
 }
 
 #[tokio::test]
-async fn s05_queries_are_read_like_bodies() {
+async fn s05_query_parameters_are_read_like_body_fields() {
     let server = Server::shared();
     let context = fresh();
     let params = with(say("echo hi"), json!({"message": {"contextId": context}}));
@@ -63,7 +63,7 @@ async fn s05_queries_are_read_like_bodies() {
         ("statusTimestampAfter=2999-01-01T00:00:00Z".to_owned(), 0),
         ("statusTimestampAfter=0001-01-01T00:00:00Z".to_owned(), 1),
         ("statusTimestampAfter=9999-12-31T23:59:59.999999999Z".to_owned(), 0),
-        // The same moments with an offset, which `+` in a query would be a space.
+        // The same times with an offset. A `+` in a query would mean a space.
         ("statusTimestampAfter=2000-01-01T00:00:00%2B05:00".to_owned(), 1),
         ("statusTimestampAfter=2999-01-01T00:00:00.123456789-02:30".to_owned(), 0),
     ] {
@@ -72,7 +72,7 @@ async fn s05_queries_are_read_like_bodies() {
     }
 }
 
-/// Values that JSON can hold, each as a client writes it and as it is read back.
+/// JSON values, each as a client writes it and as the server returns it.
 fn values() -> Vec<(&'static str, &'static str)> {
     let object = r#"{"big":1700000000000,"e":{},"f":1.5,"l":[],"n":3,"neg":-1,"no":null,"z":0}"#;
     vec![
@@ -97,7 +97,7 @@ fn values() -> Vec<(&'static str, &'static str)> {
 }
 
 #[tokio::test]
-async fn c14_values_come_back_as_they_were_also_after_a_restart() {
+async fn c14_values_are_returned_unchanged_even_after_a_restart() {
     let mut server = Server::start("[[agents]]\nname = \"kit\"\nkind = \"conformance\"");
     let mut made = Vec::new();
     for wire in JSON_WIRES {
@@ -142,7 +142,7 @@ async fn c14_values_come_back_as_they_were_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn s05_base64_is_read_in_every_form_and_written_in_one() {
+async fn s05_base64_is_read_in_both_alphabets_and_written_in_the_standard_one() {
     let server = Server::shared();
     for (sent, written) in
         [("+/+/", "+/+/"), ("-_-_", "+/+/"), ("AA==", "AA=="), ("AA", "AA=="), ("-_8=", "+/8="), ("-_8", "+/8=")]
@@ -163,7 +163,7 @@ async fn s05_base64_is_read_in_every_form_and_written_in_one() {
 }
 
 #[tokio::test]
-async fn s05_json_that_nests_too_deeply_is_refused_before_anything_else_of_it() {
+async fn s05_json_that_nests_too_deeply_is_refused_before_other_errors() {
     let server = Server::shared();
     let nested = |levels: usize| format!("{}0{}", "[".repeat(levels), "]".repeat(levels));
     let params = |value: &str| {
@@ -183,11 +183,11 @@ async fn s05_json_that_nests_too_deeply_is_refused_before_anything_else_of_it() 
 }
 
 #[tokio::test]
-async fn s06_numbers_that_json_cannot_hold_are_refused() {
+async fn s06_numbers_that_json_cannot_represent_are_refused() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         if wire == Binding::Grpc {
-            // Over protobuf they can be sent: the same field is refused there, as no other wire could show it.
+            // Protobuf can carry them, but no other binding could return them, so the same field is refused over gRPC.
             let value = prost::Message::encode_to_vec(&infinite());
             let path = "/lf.a2a.v1.A2AService/SendMessage";
             let refusal = crate::raw::grpc_refusal(&server.url, path, &[("a2a-version", "1.0")], &value).await;

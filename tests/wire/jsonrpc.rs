@@ -11,13 +11,13 @@ async fn post(server: &Server, path: &str, body: impl Into<String>) -> Reply {
     http(&server.url, "POST", path, &headers, body.into()).await
 }
 
-/// A call whose id is this text.
+/// Returns a call whose id is this JSON text.
 fn call(id: &str, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
 
 #[tokio::test]
-async fn c09_a_broken_envelope_has_the_code_that_its_fault_has() {
+async fn c09_each_fault_of_an_envelope_has_its_own_code() {
     let server = Server::shared();
     for (body, code, id) in [
         (r#"{"jsonrpc""#.to_owned(), -32700, json!(null)),
@@ -48,7 +48,7 @@ async fn c09_a_broken_envelope_has_the_code_that_its_fault_has() {
 }
 
 #[tokio::test]
-async fn c10_an_id_comes_back_as_it_came() {
+async fn c10_an_id_is_returned_unchanged() {
     let server = Server::shared();
     let say = say("echo hi").to_string();
     let long = format!("\"{}\"", "x".repeat(1000));
@@ -70,7 +70,7 @@ async fn c10_an_id_comes_back_as_it_came() {
 }
 
 #[tokio::test]
-async fn s16_a_batch_is_refused_with_a_clear_text() {
+async fn s16_a_batch_is_refused_with_a_clear_message() {
     let server = Server::shared();
     let one = call("1", "GetTask", r#"{"id":"x"}"#);
     for body in [format!("[{one},{one}]"), format!("[{one}]"), "[]".to_owned()] {
@@ -81,7 +81,7 @@ async fn s16_a_batch_is_refused_with_a_clear_text() {
 }
 
 #[tokio::test]
-async fn s16_a_request_without_an_id_is_carried_out_and_answered_with_nothing() {
+async fn s16_a_request_without_an_id_is_run_and_gets_an_empty_answer() {
     let server = Server::shared();
     let context = fresh();
     let mut params = say("echo hi");
@@ -95,18 +95,18 @@ async fn s16_a_request_without_an_id_is_carried_out_and_answered_with_nothing() 
     let done = |list: &Value| {
         list["tasks"].as_array().unwrap().iter().filter(|t| t["status"]["state"] == "TASK_STATE_COMPLETED").count()
     };
-    // A stream that nobody hears was begun, and its task is not waited for.
+    // A streaming call without an id starts its task, and the answer does not wait for it.
     for _ in 0..100 {
         if done(&list().await) == 2 {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    panic!("not carried out: {}", list().await);
+    panic!("the request was not run: {}", list().await);
 }
 
 #[tokio::test]
-async fn s16_params_may_be_left_out_or_null_where_nothing_is_required() {
+async fn s16_params_may_be_absent_or_null_if_no_parameter_is_required() {
     let server = Server::shared();
     for method in ["ListTasks", "GetExtendedAgentCard"] {
         for params in ["", ",\"params\":null", ",\"params\":{}"] {
@@ -122,7 +122,7 @@ async fn s16_params_may_be_left_out_or_null_where_nothing_is_required() {
 }
 
 #[tokio::test]
-async fn s16_the_endpoint_answers_with_and_without_a_slash() {
+async fn s16_the_endpoint_answers_with_and_without_a_trailing_slash() {
     let server = Server::shared();
     for path in ["/", "/kit", "/kit/", "/other", "/other/"] {
         let reply = post(server, path, call("1", "ListTasks", r#"{"pageSize":1}"#)).await;

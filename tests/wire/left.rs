@@ -1,4 +1,4 @@
-//! Clients that leave in the middle of a request with an idempotency key, and come back with it.
+//! Clients that abandon a request with an idempotency key and retry it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tricord_bindings::Body;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A server without a port: what reaches it is what the test lets it have.
+/// A server without a port, so that the test controls how far each request gets.
 async fn server() -> Server<Service> {
     let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
     let spec = AgentSpec {
@@ -46,13 +46,13 @@ async fn read(response: Response<Body>) -> Value {
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 
-/// The answer to a request that is not given up.
+/// Returns the answer to a request that is not abandoned.
 async fn answer(server: &Server<Service>, key: &str, words: &str) -> Value {
     let answered = tokio::time::timeout(Duration::from_secs(10), server.answer(send(key, words), PEER));
     read(answered.await.expect("an answer in time")).await
 }
 
-/// Polls a request so often, and gives it up.
+/// Polls a request this many times and then drops it.
 fn give_up_after(server: &Server<Service>, polls: usize, key: &str, words: &str) {
     let mut request = Box::pin(server.answer(send(key, words), PEER));
     let mut cx = Context::from_waker(Waker::noop());
@@ -65,7 +65,7 @@ fn give_up_after(server: &Server<Service>, polls: usize, key: &str, words: &str)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_after_leaving_at_any_moment_gets_the_one_answer() {
+async fn a_retry_of_a_request_abandoned_at_any_moment_gets_the_same_answer() {
     let server = server().await;
     for polls in 1..8 {
         for words in ["echo hi", "msg hi"] {
@@ -79,11 +79,11 @@ async fn a_retry_after_leaving_at_any_moment_gets_the_one_answer() {
     }
     let listed = Request::get("/tasks?pageSize=100").header("a2a-version", "1.0").body(Full::default()).unwrap();
     let listed = read(server.answer(listed, PEER).await).await;
-    assert_eq!(listed["totalSize"], 7, "each was carried out once");
+    assert_eq!(listed["totalSize"], 7, "each request was run once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follow_up_that_was_given_up_is_carried_out_once() {
+async fn an_abandoned_follow_up_is_run_once() {
     let server = server().await;
     let asked = answer(&server, "first", "ask").await;
     let task = asked["task"]["id"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! What is refused before it hurts leaves nothing behind; what grows too large ends with a reason.
+//! Limits: a refused request leaves nothing behind, and a task that grows too large fails with a reason.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::streams::gists;
 use crate::support::{Server, TWO_AGENTS};
 
 #[tokio::test]
-async fn a_stream_that_is_refused_makes_no_task() {
+async fn a_refused_stream_creates_no_task() {
     let server = Server::start(&format!("{TWO_AGENTS}\n[limits]\nstreams = 1"));
     let server = &server;
     let wire = tricord::client::Binding::HttpJson;
@@ -27,7 +27,7 @@ async fn a_stream_that_is_refused_makes_no_task() {
         let list = server.ask(wire, "ListTasks", json!({"contextId": context})).send().await.ok();
         assert_eq!(list["totalSize"].as_u64().unwrap_or(0), 0, "{wire}: {list}");
         assert_eq!(server.task(wire, asked["id"].as_str().unwrap()).await, asked, "{wire}");
-        // The key is free, and what needs no stream goes on.
+        // The key is still free, and calls without a stream work.
         let sent = server.ask(wire, "SendMessage", params).header("idempotency-key", &key).send().await.ok();
         assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{wire}");
     })
@@ -46,7 +46,7 @@ async fn a_task_that_grows_too_large_fails_with_a_reason() {
             let task = server.task(wire, events[0].value["task"]["id"].as_str().unwrap()).await;
             let text = task["status"]["message"]["parts"][0]["text"].as_str().unwrap();
             assert!(text.contains("larger"), "{wire} {limit}: {text}");
-            // Others are not concerned.
+            // Other tasks are not affected.
             assert_eq!(server.make(wire, "echo hi").await["status"]["state"], "TASK_STATE_COMPLETED", "{wire}");
         })
         .await;
@@ -54,7 +54,7 @@ async fn a_task_that_grows_too_large_fails_with_a_reason() {
 }
 
 #[tokio::test]
-async fn an_id_is_the_one_that_was_given_and_no_other_spelling_of_it() {
+async fn a_task_is_found_by_its_exact_id_only() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let asked = server.make(wire, "ask").await;

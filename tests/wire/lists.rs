@@ -1,4 +1,4 @@
-//! Lists and histories: pages, filters, lengths.
+//! Lists and histories: pages, filters and history lengths.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ fn ids(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn c45_history_length_limits_every_answer_and_changes_nothing_stored() {
+async fn c45_history_length_limits_every_answer_and_not_the_stored_history() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let asked = server.make(wire, "tck-multi-turn").await;
@@ -54,15 +54,15 @@ async fn c45_history_length_limits_every_answer_and_changes_nothing_stored() {
             let events = ask.stream().await.rest().await;
             assert_eq!(length(&events[0].value["task"]), found, "{wire} {wished}");
         }
-        assert_eq!(length(&server.task(wire, id).await), Some(13), "{wire}: all of it is stored");
+        assert_eq!(length(&server.task(wire, id).await), Some(13), "{wire}: the stored history is not complete");
     })
     .await;
 }
 
 #[tokio::test]
-async fn c46_pages_cover_every_task_once_also_while_one_changes() {
+async fn c46_pages_cover_every_task_once_even_while_one_changes() {
     let server = Server::start("[[agents]]\nname = \"kit\"\nkind = \"conformance\"\n[store]\nurl = \"memory:\"");
-    // Many at the same moment, so that times are the same or close.
+    // Many tasks at once, so that their times are equal or close.
     let mut made = Vec::new();
     for group in 0..4 {
         let words = if group == 0 { "ask" } else { "echo hi" };
@@ -101,7 +101,7 @@ async fn c46_pages_cover_every_task_once_also_while_one_changes() {
         assert_eq!((ids(&unset).len(), &unset["pageSize"]), (50, &json!(50)), "{wire}");
     })
     .await;
-    // One that changes between pages moves to the front; the rest is still complete.
+    // A task that changes between pages moves to the front. The other tasks are still complete.
     for (wire, changed) in WIRES.into_iter().zip(&made) {
         let (mut seen, mut token) = (HashSet::new(), String::new());
         for page in 0.. {
@@ -121,7 +121,7 @@ async fn c46_pages_cover_every_task_once_also_while_one_changes() {
 }
 
 #[tokio::test]
-async fn c47_what_is_no_page_and_no_filter_is_named() {
+async fn c47_an_invalid_page_or_filter_is_refused_and_named() {
     let server = Server::shared();
     let context = fresh();
     for _ in 0..2 {
@@ -149,7 +149,7 @@ async fn c47_what_is_no_page_and_no_filter_is_named() {
                 let other = with(other, json!({"pageToken": token}));
                 server.ask(wire, "ListTasks", other).send().await.refused_fields(&["pageToken"]);
             }
-            // Another page size is the same query, and a token is good on every wire.
+            // The page size is not part of the query, and a token is valid over every binding.
             let rest = list(server, wire, json!({"contextId": context, "pageSize": 9, "pageToken": token})).await;
             assert_eq!(ids(&rest).len(), 1, "{wire}");
             for (size, found) in [(1, 1), (100, 2)] {
@@ -181,7 +181,7 @@ async fn c47_what_is_no_page_and_no_filter_is_named() {
 }
 
 #[tokio::test]
-async fn s09_filters_find_what_they_name() {
+async fn s09_filters_return_exactly_the_matching_tasks() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let context = fresh();
@@ -210,7 +210,7 @@ async fn s09_filters_find_what_they_name() {
         }
         let both = json!({"statusTimestampAfter": time, "status": "TASK_STATE_INPUT_REQUIRED"});
         assert_eq!(find(both).await, [id(2)], "{wire}");
-        // A task that changes is as new as its state.
+        // A task's time is that of its current status.
         server.ask(wire, "SendMessage", say_to(&id(2), "42")).send().await.ok();
         assert_eq!(find(json!({})).await, [id(2), id(3), id(1), id(0)], "{wire}");
     })

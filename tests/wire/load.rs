@@ -1,4 +1,4 @@
-//! Many at once: everything is done, everything answers meanwhile, and everything is given back.
+//! Load: all tasks complete, the server stays responsive, and all resources are released.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn gauge(server: &Server, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-/// Reads a card, and says how long that took.
+/// Reads a card and returns how long that took.
 fn read_card(at: &str) -> Duration {
     use std::io::{Read as _, Write as _};
     std::thread::sleep(Duration::from_millis(50));
@@ -40,20 +40,20 @@ fn read_card(at: &str) -> Duration {
     begun.elapsed()
 }
 
-/// Waits until a value is what it should be again.
+/// Waits until a condition holds.
 async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(15);
     while !is().await {
-        assert!(Instant::now() < end, "{what}");
+        assert!(Instant::now() < end, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 #[tokio::test]
-async fn c63_two_hundred_tasks_and_fifty_subscribers() {
+async fn c63_two_hundred_tasks_and_fifty_subscribers_complete_and_release_everything() {
     let server = Server::start(&format!("{TWO_AGENTS}\n[store]\nurl = \"memory:\""));
     let server = &server;
-    // What a first use needs once is no leak.
+    // Memory that the first use allocates once is not a leak.
     join_all((0..12).map(|n| async move { server.make(WIRES[n % 3], "echo warm").await })).await;
     let (memory_before, handles_before) = (memory(server), handles(server));
     for _ in 0..2 {
@@ -61,7 +61,7 @@ async fn c63_two_hundred_tasks_and_fifty_subscribers() {
             let answer = server.ask(WIRES[n % 3], "SendMessage", say_at_once("slow 1")).send().await.ok();
             answer["task"]["id"].as_str().unwrap().to_owned()
         });
-        // On a thread of its own: the tasks' clients are not to be measured.
+        // On a separate thread, so that the load of the clients in this process is not measured.
         let at = server.url.trim_start_matches("http://").to_owned();
         let cards = tokio::task::spawn_blocking(move || (0..20).map(|_| read_card(&at)).collect::<Vec<_>>());
         let work = async {
@@ -78,27 +78,27 @@ async fn c63_two_hundred_tasks_and_fifty_subscribers() {
         };
         let (ids, times) = futures::future::join(work, cards).await;
         let times = times.unwrap();
-        // A machine with other things to do may stop anybody for a moment, but not again and again.
+        // A busy machine may delay a request now and then, but not many of them.
         let slow = times.iter().filter(|time| **time > Duration::from_secs(1)).count();
         assert!(slow <= 2, "the card took {times:?}");
         for id in &ids {
-            until("a task does not end", async || {
+            until("all tasks have ended", async || {
                 server.task(Binding::Grpc, id).await["status"]["state"] == "TASK_STATE_COMPLETED"
             })
             .await;
         }
     }
     for name in ["tricord_runs", "tricord_streams", "tricord_cells"] {
-        until(name, async || gauge(server, name).await == 0).await;
+        until(&format!("{name} is 0"), async || gauge(server, name).await == 0).await;
     }
-    until("handles are not given back", async || handles(server) <= handles_before + 4).await;
+    until("handles are released", async || handles(server) <= handles_before + 4).await;
     // What 400 finished tasks and an allocator keep is less than this; a leak of what 500 connections had is more.
     let memory_after = memory(server);
     assert!(memory_after < memory_before + 40 * 1024, "from {memory_before} kB to {memory_after} kB");
 }
 
 #[tokio::test]
-async fn dropped_connections_give_back_what_they_held() {
+async fn dropped_connections_release_their_resources() {
     let server = Server::start(TWO_AGENTS);
     let server = &server;
     let task = server.ask(Binding::Grpc, "SendMessage", say_at_once("tck-cancel")).send().await.ok();
@@ -112,15 +112,15 @@ async fn dropped_connections_give_back_what_they_held() {
         let streams = join_all(streams).await;
         assert_eq!(gauge(server, "tricord_streams").await, 20, "{wire}");
         drop(streams);
-        until("streams are not given back", async || gauge(server, "tricord_streams").await == 0).await;
-        // The scrape's own connection is not on this port.
-        until("connections are not given back", async || gauge(server, "tricord_connections").await == 0).await;
+        until("streams are released", async || gauge(server, "tricord_streams").await == 0).await;
+        // The connection that reads the metrics is on another port.
+        until("connections are released", async || gauge(server, "tricord_connections").await == 0).await;
     }
-    assert_eq!(gauge(server, "tricord_runs").await, 1, "the task goes on without readers");
+    assert_eq!(gauge(server, "tricord_runs").await, 1, "the task stopped without readers");
 }
 
 #[tokio::test]
-async fn operators_see_how_many_commits_there_were_and_how_full() {
+async fn metrics_count_commits_and_the_tasks_in_them() {
     let server = Server::two_agents();
     for _ in 0..5 {
         server.make(crate::support::WIRES[1], "echo hi").await;

@@ -1,4 +1,4 @@
-//! What a server does on its wires: the real binary, real sockets, one test body for three clients.
+//! The server as its clients see it: the real binary, real sockets, one test body for all three bindings.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! HTTP around the JSON: media types, HEAD, slashes, headers that clients send by habit.
+//! HTTP around the JSON: media types, HEAD, slashes, and headers that clients send by default.
 
 use serde_json::json;
 use tricord::client::Binding;
@@ -16,7 +16,7 @@ async fn send(server: &Server, path: &str, headers: &[(&str, &str)], body: &str)
 }
 
 #[tokio::test]
-async fn s10_an_answer_has_the_json_type_that_its_client_names() {
+async fn s10_an_answer_has_the_json_media_type_that_the_client_asks_for() {
     let server = Server::shared();
     let good = say("echo hi").to_string();
     for (accept, content_type, answer) in [
@@ -60,7 +60,7 @@ async fn s10_an_answer_has_the_json_type_that_its_client_names() {
 }
 
 #[tokio::test]
-async fn s10_a_request_of_another_type_is_refused_before_it_is_read() {
+async fn s10_a_request_with_another_media_type_is_refused_before_its_body_is_read() {
     let server = Server::shared();
     for content_type in
         ["text/plain", "application/xml", "multipart/form-data; boundary=x", "application/jsonx", "json", ""]
@@ -79,7 +79,7 @@ async fn s10_a_request_of_another_type_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn s21_head_says_what_get_would_say_but_the_body() {
+async fn s21_head_answers_like_get_without_the_body() {
     let server = Server::shared();
     let task = server.make(Binding::HttpJson, "echo hi").await;
     let task = format!("/tasks/{}", task["id"].as_str().unwrap());
@@ -106,7 +106,7 @@ async fn s21_head_says_what_get_would_say_but_the_body() {
 }
 
 #[tokio::test]
-async fn s21_an_offer_of_another_protocol_is_ignored() {
+async fn s21_an_upgrade_header_is_ignored() {
     let server = Server::shared();
     let offer = [("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c"), ("http2-settings", "AAMAAABkAAQAAP__")];
     for (verb, path) in [("GET", "/.well-known/agent-card.json"), ("POST", "/message:send"), ("POST", "/")] {
@@ -123,7 +123,7 @@ async fn s21_an_offer_of_another_protocol_is_ignored() {
 }
 
 #[tokio::test]
-async fn paths_may_end_in_a_slash_and_hold_encoded_characters() {
+async fn paths_may_end_in_a_slash_and_contain_encoded_characters() {
     let server = Server::shared();
     let task = server.make(Binding::HttpJson, "echo hi").await;
     let id = task["id"].as_str().unwrap();
@@ -147,7 +147,7 @@ async fn paths_may_end_in_a_slash_and_hold_encoded_characters() {
         let reply = send(server, path, &[("content-type", PLAIN)], &say("echo hi").to_string()).await;
         assert_eq!(reply.status, 200, "{path}: {reply:?}");
     }
-    // A colon that is no action belongs to the id, and an encoded one always does.
+    // A colon that does not precede an action is part of the id, and so is an encoded one.
     for path in ["/tasks/a:b", &format!("/tasks/{id}%3Asubscribe"), "/tasks/%2F", "/tasks/..", "/tasks/%2e%2e"] {
         let reply = http(&server.url, "GET", path, &version, "").await;
         assert_eq!(reply.json()["error"]["details"][0]["reason"], "TASK_NOT_FOUND", "{path}: {reply:?}");

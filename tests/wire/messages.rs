@@ -1,4 +1,4 @@
-//! What a message must have: required fields, parts with one content, media types that the agent reads, ids.
+//! Validation of messages: required fields, parts with one content, accepted media types, ids.
 
 use serde_json::{Value, json};
 use tricord::client::Binding;
@@ -8,7 +8,7 @@ use crate::support::Server;
 
 const MESSAGE: &str = r#"{"messageId":"m","role":"ROLE_USER","parts":[{"text":"echo hi"}]}"#;
 
-/// A message, changed, and the fields that are then wrong.
+/// Changes to a valid message, each with the fields that are invalid then.
 fn faults() -> Vec<(Value, &'static [&'static str])> {
     let message = |patch: Value| with(serde_json::from_str(MESSAGE).unwrap(), patch);
     vec![
@@ -29,7 +29,7 @@ fn faults() -> Vec<(Value, &'static [&'static str])> {
 }
 
 #[tokio::test]
-async fn c11_what_is_missing_is_named_on_every_wire() {
+async fn c11_missing_fields_are_named_over_every_binding() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for (message, fields) in faults() {
@@ -49,7 +49,7 @@ async fn c11_what_is_missing_is_named_on_every_wire() {
 }
 
 #[tokio::test]
-async fn c11_what_json_alone_can_get_wrong() {
+async fn c11_faults_that_only_json_can_have_are_named() {
     let server = Server::shared();
     for wire in [Binding::JsonRpc, Binding::HttpJson] {
         for (text, field) in [
@@ -77,7 +77,7 @@ async fn c11_what_json_alone_can_get_wrong() {
             let refusal = ask.send().await.refused_fields(&[field]);
             assert!(!refusal.message.is_empty(), "{text}");
         }
-        // Unknown names of enums are refused with the names that there are.
+        // The error for an unknown enum name lists the known ones.
         let text = MESSAGE.replace("ROLE_USER", "user");
         let ask = server.ask(wire, "SendMessage", json!({})).params_text(format!("{{\"message\":{text}}}"));
         let refusal = ask.send().await.refused_fields(&["message.role"]);
@@ -85,7 +85,7 @@ async fn c11_what_json_alone_can_get_wrong() {
     }
 }
 
-/// An agent that reads some media types, one of them only by a skill.
+/// An agent that accepts some media types, one of them only for a skill.
 const PICKY: &str = r#"
 [[agents]]
 name = "kit"
@@ -101,7 +101,7 @@ input_modes = ["image/png"]
 "#;
 
 #[tokio::test]
-async fn s11_media_types_of_parts_are_those_of_the_card_and_its_skills() {
+async fn s11_parts_may_have_the_media_types_of_the_card_and_its_skills() {
     let server = Server::start(PICKY);
     let server = &server;
     on_every_wire(|wire| async move {
@@ -141,7 +141,7 @@ async fn s11_media_types_of_parts_are_those_of_the_card_and_its_skills() {
 }
 
 #[tokio::test]
-async fn s12_a_conversation_may_be_named_by_the_client() {
+async fn s12_a_client_may_choose_the_context_id() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for context in ["mine".to_owned(), "ünï/cödé 🙂".to_owned(), "x".repeat(500), "a\0b\n\"".to_owned(), fresh()]
@@ -159,7 +159,7 @@ async fn s12_a_conversation_may_be_named_by_the_client() {
 }
 
 #[tokio::test]
-async fn s12_a_task_keeps_its_conversation() {
+async fn s12_a_task_keeps_its_context() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let asked = server.make(wire, "ask").await;
@@ -171,7 +171,7 @@ async fn s12_a_task_keeps_its_conversation() {
         let answered = server.ask(wire, "SendMessage", to(asked["contextId"].as_str().unwrap())).send().await.ok();
         assert_eq!(answered["task"]["status"]["state"], "TASK_STATE_COMPLETED");
         assert_eq!(answered["task"]["history"].as_array().unwrap().len(), 3);
-        // A second task of the same conversation is another task.
+        // A second message in the same context starts another task.
         let again = with(say("echo more"), json!({"message": {"contextId": asked["contextId"]}}));
         let again = server.ask(wire, "SendMessage", again).send().await.ok();
         assert_eq!(again["task"]["contextId"], asked["contextId"]);
@@ -181,7 +181,7 @@ async fn s12_a_task_keeps_its_conversation() {
 }
 
 #[tokio::test]
-async fn s12_references_to_other_tasks_are_kept_and_never_looked_up() {
+async fn s12_references_to_other_tasks_are_stored_and_never_looked_up() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let references = json!([fresh(), "no-id-at-all", ""]);
@@ -193,7 +193,7 @@ async fn s12_references_to_other_tasks_are_kept_and_never_looked_up() {
 }
 
 #[tokio::test]
-async fn s12_a_tasks_id_has_one_spelling_and_a_conversations_name_a_length() {
+async fn s12_a_task_id_has_one_spelling_and_a_context_id_has_a_maximum_length() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let asked = server.make(wire, "ask").await;

@@ -1,4 +1,4 @@
-//! The order of checks: a request with several faults has one error, the same on every wire.
+//! The order of checks: a request with several faults gets one error, the same over every binding.
 
 use serde_json::json;
 use tricord::client::Binding;
@@ -6,7 +6,7 @@ use tricord::client::Binding;
 use crate::raw::{Ask, ask, fresh, grpc_refusal, http, on_every_wire, say, with};
 use crate::support::Server;
 
-/// An agent that asks much of its callers, beside one that does not, and small bodies.
+/// An agent with many requirements, one without, and a low limit for bodies.
 const STRICT: &str = r#"
 [limits]
 body = "4KiB"
@@ -26,7 +26,7 @@ required = true
 const NEEDED: (&str, &str) = ("a2a-extensions", "https://example.com/needed");
 
 #[tokio::test]
-async fn order_of_checks_of_a_call() {
+async fn order_of_checks_of_a_call_is_the_same_over_every_binding() {
     let server = Server::start(STRICT);
     let server = &server;
     on_every_wire(|wire| async move {
@@ -64,7 +64,7 @@ async fn order_of_checks_of_a_call() {
 }
 
 #[tokio::test]
-async fn order_of_checks_of_bytes() {
+async fn order_of_checks_of_a_body_is_size_type_envelope_version_method() {
     let server = Server::start(STRICT);
     let url = &server.url;
     let large = " ".repeat(5000);
@@ -91,14 +91,14 @@ async fn order_of_checks_of_bytes() {
     assert_eq!(reply.json()["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");
     let path = "/lf.a2a.v1.A2AService/Nope";
     assert_eq!(grpc_refusal(url, path, &[("a2a-version", "99.0")], b"").await.reason, "VERSION_NOT_SUPPORTED");
-    // The version before a body that cannot be read, the method before it too.
+    // The version and the method before a body that cannot be read.
     let reply = http(url, "POST", "/message:send", &old, "{").await;
     assert_eq!(reply.json()["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");
     let path = "/lf.a2a.v1.A2AService/SendMessage";
     assert_eq!(grpc_refusal(url, path, &[("a2a-version", "99.0")], &[0xff]).await.reason, "VERSION_NOT_SUPPORTED");
     let unknown = ask(url, Binding::JsonRpc, "Nope", json!({})).params_text("\"text\"");
     unknown.send_unknown().await.refused("METHOD_NOT_FOUND");
-    // The tenant of parameters that cannot be read as a whole.
+    // The tenant is found even in parameters that cannot be decoded.
     for wire in [Binding::JsonRpc, Binding::HttpJson] {
         let unread = r#"{"message": 5, "tenant": "nobody"}"#;
         let refusal = ask(url, wire, "SendMessage", json!({})).params_text(unread).send().await;
@@ -110,7 +110,7 @@ async fn order_of_checks_of_bytes() {
 }
 
 #[tokio::test]
-async fn order_too_large_is_one_error_on_every_wire() {
+async fn order_of_checks_puts_the_size_first_over_every_binding() {
     let server = Server::start(STRICT);
     let server = &server;
     on_every_wire(|wire| async move {

@@ -1,4 +1,4 @@
-//! One task, seen on every wire.
+//! One task, seen over every binding.
 
 use serde_json::{Value, json};
 use tricord::client::Binding;
@@ -7,7 +7,7 @@ use crate::raw::{fresh, normal, on_every_wire, output, say, say_at_once, say_to,
 use crate::support::{Server, WIRES};
 
 #[tokio::test]
-async fn c61_a_task_is_the_same_tree_on_every_wire() {
+async fn c61_a_task_is_the_same_tree_over_every_binding() {
     let server = Server::shared();
     let rich = json!({
         "metadata": {"trace": "a", "n": 1.5, "deep": {"list": [null, true, {}]}},
@@ -33,12 +33,12 @@ async fn c61_a_task_is_the_same_tree_on_every_wire() {
             let get = async |wire: Binding| server.ask(wire, "GetTask", json!({"id": task["id"]})).send().await;
             let (json_rpc, http) = (get(Binding::JsonRpc).await, get(Binding::HttpJson).await);
             let inner = json_rpc.reply.text_lossy();
-            // Not only the same tree: the same bytes.
+            // Not only the same tree but the same bytes.
             assert!(inner.contains(&http.reply.text_lossy()), "{made}: {inner}");
             let (json_rpc, http, grpc) = (json_rpc.ok(), http.ok(), get(Binding::Grpc).await.ok());
             assert_eq!(json_rpc, http, "{made}");
             assert_eq!(grpc, normal(&output("GetTask"), &json_rpc), "{made}");
-            // What the sender was answered with is what everybody reads, and lists have it too.
+            // The answer to the sender, a read and a list all have the same task.
             assert_eq!(normal(&output("GetTask"), &task), grpc, "{made}");
             for wire in WIRES {
                 let ask = json!({"contextId": task["contextId"], "includeArtifacts": true});
@@ -51,7 +51,7 @@ async fn c61_a_task_is_the_same_tree_on_every_wire() {
 }
 
 #[tokio::test]
-async fn c61_what_one_wire_began_another_goes_on_with() {
+async fn c61_a_task_started_over_one_binding_continues_over_another() {
     let server = Server::shared();
     for made in WIRES {
         for other in WIRES {
@@ -69,15 +69,15 @@ async fn c61_what_one_wire_began_another_goes_on_with() {
 }
 
 #[tokio::test]
-async fn c62_pieces_are_one_artifact_and_a_new_beginning_replaces_it() {
+async fn c62_pieces_form_one_artifact_and_a_new_first_piece_replaces_it() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let task = server.make(wire, "chunks 3").await;
         let artifacts = task["artifacts"].as_array().unwrap();
         assert_eq!((artifacts.len(), artifacts[0]["parts"].as_array().unwrap().len()), (1, 3), "{wire}");
         assert_eq!(artifacts[0]["name"], "chunks", "{wire}");
-        assert_eq!(task["status"].get("message"), None, "{wire}: what was said on the way is not the last word");
-        // Two turns write the same artifact: the second begins it anew.
+        assert_eq!(task["status"].get("message"), None, "{wire}: a progress message is not the final status message");
+        // Two turns write the same artifact. The second one replaces it.
         let gate = fresh();
         let begun = server.ask(wire, "SendMessage", say_at_once(&format!("gate {gate} chunks 3"))).send().await.ok();
         let id = begun["task"]["id"].as_str().unwrap();

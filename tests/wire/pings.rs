@@ -1,4 +1,4 @@
-//! Signs of life on streams that have nothing to say.
+//! Pings on idle streams.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn server(settings: &str) -> Server {
 }
 
 #[tokio::test]
-async fn c25_a_silent_stream_gets_comments_and_no_events() {
+async fn c25_an_idle_stream_gets_comments_and_no_events() {
     let server = server("ping_interval = \"200ms\"");
     let server = &server;
     let streams = [Binding::JsonRpc, Binding::HttpJson].map(|wire| async move {
@@ -25,7 +25,7 @@ async fn c25_a_silent_stream_gets_comments_and_no_events() {
         let comments = stream.comments();
         assert!(comments.iter().all(|(_, text)| text == "ping"), "{comments:?}");
         assert!(comments.len() >= 5, "{wire}: {comments:?}");
-        // Between any two signs of life no more than the interval, and what a busy machine adds.
+        // Between two pings, at most the interval and some allowance for a busy machine.
         let mut last = begun;
         for (at, _) in comments {
             assert!(at.duration_since(last) < Duration::from_millis(900), "{wire}: {comments:?}");
@@ -36,7 +36,7 @@ async fn c25_a_silent_stream_gets_comments_and_no_events() {
 }
 
 #[tokio::test]
-async fn c25_comments_can_be_switched_off_and_do_not_come_between_events() {
+async fn c25_comments_can_be_disabled_and_are_not_sent_between_events() {
     let server = server("ping_interval = \"0\"");
     let mut stream = server.ask(Binding::HttpJson, "SendStreamingMessage", say("silent 1")).stream().await;
     stream.rest().await;
@@ -44,10 +44,10 @@ async fn c25_comments_can_be_switched_off_and_do_not_come_between_events() {
 }
 
 #[tokio::test]
-async fn c25_an_http2_peer_is_asked_whether_it_is_there() {
+async fn c25_an_http2_client_is_pinged_and_dropped_if_it_does_not_answer() {
     let server = server("keep_alive = \"300ms\"");
     let mut socket = connect(&server.url).await;
-    // The preface and empty SETTINGS: all that a client has to say.
+    // The preface and empty SETTINGS are all that a client has to send.
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let mut pings = 0;
     while pings < 3 {
@@ -57,21 +57,21 @@ async fn c25_an_http2_peer_is_asked_whether_it_is_there() {
         let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
         socket.read_exact(&mut payload).await.unwrap();
         match (head[3], head[4]) {
-            // PING, which is to be answered with the same payload.
+            // A PING has to be answered with the same payload.
             (6, 0) => {
                 pings += 1;
                 socket.write_all(&[&[0, 0, 8, 6, 1, 0, 0, 0, 0], &payload[..]].concat()).await.unwrap();
             }
-            // SETTINGS, which are to be acknowledged.
+            // SETTINGS have to be acknowledged.
             (4, 0) => socket.write_all(&[0, 0, 0, 4, 1, 0, 0, 0, 0]).await.unwrap(),
-            (7, _) => panic!("the server went away"),
+            (7, _) => panic!("the server sent GOAWAY"),
             _ => {}
         }
     }
-    // One that does not answer is given up.
+    // The server drops a client that does not answer.
     let begun = Instant::now();
     let mut rest = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut rest)).await;
-    assert!(read.is_ok(), "a silent peer was kept");
+    assert!(read.is_ok(), "the server kept a client that did not answer");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }

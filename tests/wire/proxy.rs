@@ -1,4 +1,5 @@
-//! Behind a proxy: nginx with TLS and a prefix in front of the real binary, called by the real command line on every wire.
+//! Behind a proxy: nginx with TLS and a path prefix in front of the real binary, called by the real command line over every
+//! binding.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,13 +12,13 @@ use tempfile::TempDir;
 use crate::raw::{grpc_refusal, http, open, read_all};
 use crate::support::{Server, free_port};
 
-/// nginx beside a shell that kills it when the test, or its process, is gone.
+/// Starts nginx with a shell that kills it when the test or its process ends.
 const WATCHED: &str = r#""$@" </dev/null & nginx=$!; cat >/dev/null; kill -9 $nginx"#;
 
-/// How long something may take that takes no time.
+/// How long to wait for something that should happen at once.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// nginx with TLS on one port and without on another, both in front of one server; it ends when dropped.
+/// nginx with TLS on one port and without on another, both in front of one server. Stopped when dropped.
 struct Proxy {
     shell: Child,
     dir: TempDir,
@@ -25,7 +26,7 @@ struct Proxy {
     plain: u16,
 }
 
-/// The paths that the proxy passes on. gRPC has paths of its own, and its own directive.
+/// The paths that the proxy passes on. gRPC has its own path and its own directive.
 const LOCATIONS: &str = r"
     proxy_http_version 1.1;
     proxy_set_header Connection '';
@@ -37,7 +38,7 @@ const LOCATIONS: &str = r"
 ";
 
 impl Proxy {
-    /// Starts nginx as the current user, with everything that it writes in a directory of its own.
+    /// Starts nginx as the current user. It writes only to its own directory.
     fn start((tls, plain): (u16, u16), server: &Server) -> Self {
         let dir = TempDir::new().unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -78,12 +79,12 @@ impl Proxy {
         proxy
     }
 
-    /// Where the server is reached through it.
+    /// Returns the URL of the server behind the proxy.
     fn url(&self, path: &str) -> String {
         format!("https://localhost:{}{path}", self.tls)
     }
 
-    /// The same without TLS.
+    /// Returns the URL of the server behind the proxy, without TLS.
     fn plain_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.plain)
     }
@@ -92,7 +93,7 @@ impl Proxy {
         std::fs::read_to_string(self.dir.path().join("error.log")).unwrap_or_default()
     }
 
-    /// The command line, which trusts the proxy's certificate.
+    /// Returns the command line, set up to trust the proxy's certificate.
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tricord"));
         command.args(args).stdin(Stdio::null()).env("SSL_CERT_FILE", self.dir.path().join("cert.pem"));
@@ -106,20 +107,20 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The shell's `cat` ends, and the shell ends nginx.
+        // This ends the shell's `cat`, and then the shell ends nginx.
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
     }
 }
 
-/// Debian has it where only an administrator's path leads.
+/// Finds nginx. On Debian it is in a directory that is only on the administrator's path.
 fn nginx() -> PathBuf {
     let known = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"].map(Path::new);
     let found = known.into_iter().find(|path| path.exists());
     found.expect("nginx is missing: run scripts/setup first").to_owned()
 }
 
-/// A server below a prefix, and the proxy whose address its cards name.
+/// Starts a server with a path prefix, and the proxy whose URL its cards have.
 fn behind() -> (Server, Proxy) {
     let ports = (free_port(), free_port());
     let server = Server::logged(&format!(
@@ -138,7 +139,7 @@ const BINDINGS: [&str; 3] = ["grpc", "jsonrpc", "http"];
 async fn s20_everything_works_behind_a_proxy_with_tls_and_a_prefix() {
     let (server, proxy) = behind();
     for binding in BINDINGS {
-        // The card is at the origin, below the prefix and with each agent, with and without a slash.
+        // The card is at the origin, below the prefix and below each agent, with and without a slash.
         for (path, words, answer) in [
             ("", "echo hi", "hi\n"),
             ("/v1/a2a", "echo hi", "hi\n"),
@@ -157,7 +158,7 @@ async fn s20_everything_works_behind_a_proxy_with_tls_and_a_prefix() {
         let sent = proxy.run(&["send", "--url", &proxy.url("/v1/a2a/other"), "--binding", binding, &large]);
         assert_eq!(sent.stdout.len(), 100_001, "{binding}: {}", String::from_utf8_lossy(&sent.stderr));
     }
-    // A browser was given one address and puts gRPC-Web behind it, so it comes below the prefix.
+    // A browser appends the gRPC-Web path to the one URL that it has, so the path is below the prefix.
     let get_none = b"\0\0\0\0\x06\x12\x04none";
     let headers = [("content-type", "application/grpc-web+proto"), ("a2a-version", "1.0")];
     let path = "/v1/a2a/lf.a2a.v1.A2AService/GetTask";
@@ -168,7 +169,7 @@ async fn s20_everything_works_behind_a_proxy_with_tls_and_a_prefix() {
 }
 
 #[tokio::test]
-async fn s19_streams_come_through_a_proxy_piece_by_piece() {
+async fn s19_a_proxy_passes_streams_on_piece_by_piece() {
     let (_server, proxy) = behind();
     let url = proxy.url("/v1/a2a");
     for binding in BINDINGS {
@@ -182,12 +183,12 @@ async fn s19_streams_come_through_a_proxy_piece_by_piece() {
         let out = BufReader::new(stream.stdout.take().unwrap());
         std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let next = || lines.recv_timeout(PATIENCE);
-        // The task is open: whatever is seen now was not held back until the end.
+        // The task has not ended, so this output was not held back until the end of the stream.
         let first = next().unwrap_or_else(|_| panic!("{binding}: nothing came: {}", proxy.errors()));
         assert!(first.starts_with("{\"task\":"), "{binding}: {first}");
         let working = next().unwrap();
         assert!(working.contains("TASK_STATE_WORKING"), "{binding}: {working}");
-        assert!(stream.try_wait().unwrap().is_none(), "{binding}: the task goes on");
+        assert!(stream.try_wait().unwrap().is_none(), "{binding}: the task has not ended");
         assert!(proxy.run(&["send", "--url", &url, &opening]).status.success());
         let rest: Vec<_> = std::iter::from_fn(|| next().ok()).collect();
         assert!(rest.last().unwrap().contains("TASK_STATE_COMPLETED"), "{binding}: {rest:?}");
@@ -196,7 +197,7 @@ async fn s19_streams_come_through_a_proxy_piece_by_piece() {
 }
 
 #[tokio::test]
-async fn s20_cards_name_the_configured_address_whatever_a_proxy_says() {
+async fn s20_cards_have_the_configured_url_whatever_headers_a_proxy_adds() {
     let (server, proxy) = behind();
     let path = "/.well-known/agent-card.json";
     let direct = http(&server.url, "GET", path, &[], "").await;
@@ -222,7 +223,7 @@ async fn logs_show_the_client_behind_a_trusted_proxy() {
     let (server, proxy) = behind();
     let headers = [("a2a-version", "1.0"), ("x-forwarded-for", "198.51.100.7, 203.0.113.9")];
     let headers: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    // The proxy adds 127.0.0.1, which is trusted itself, so the one before it counts; to the server itself it is the same.
+    // The proxy adds 127.0.0.1, which is trusted itself, so the address before it counts.
     for url in [&proxy.plain_url(), &server.url] {
         let reply = read_all(open(url, "GET", "/v1/a2a/tasks", &headers, "").await).await;
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -243,7 +244,7 @@ async fn logs_show_the_client_behind_a_trusted_proxy() {
 }
 
 #[test]
-fn s20_a_prefix_that_hides_an_interface_is_refused_with_its_address() {
+fn s20_a_prefix_that_hides_an_interface_is_refused_and_named() {
     for base_path in ["/livez", "/readyz", "/.well-known/agent-card.json"] {
         let dir = TempDir::new().unwrap();
         std::fs::write(dir.path().join("t.toml"), format!("[server]\nbase_path = \"{base_path}\"\n")).unwrap();
@@ -256,6 +257,6 @@ fn s20_a_prefix_that_hides_an_interface_is_refused_with_its_address() {
         let told =
             format!("the card of echo would name https://a.example{base_path}, where the server has something else");
         assert_eq!((ran.status.code(), said.contains(&told)), (Some(2), true), "{said}");
-        assert!(!dir.path().join("tricord.db").exists(), "nothing is left behind");
+        assert!(!dir.path().join("tricord.db").exists(), "a failed start left a store behind");
     }
 }

@@ -1,4 +1,4 @@
-//! Two things at the same moment: whoever comes first, there is one story, and everybody is told the same one.
+//! Races: whichever of two concurrent calls comes first, all clients see the same outcome.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::raw::{Event, on_every_wire, say, say_at_once, say_to};
 use crate::streams::gists;
 use crate::support::{Server, WIRES};
 
-/// How many of a stream's events say that the task has ended.
+/// Counts the events of a stream that report the end of the task.
 fn ends(events: &[Event]) -> usize {
     let is_end = |state: &String| ["completed", "failed", "canceled", "rejected"].contains(&state.as_str());
     gists(events).iter().filter(|state| is_end(state)).count()
@@ -61,7 +61,7 @@ async fn a_message_at_the_end_of_the_work_is_answered_or_refused_and_never_lost(
             let begun = server.ask(wire, "SendMessage", say_at_once("slow 0.03")).send().await.ok();
             let id = begun["task"]["id"].as_str().unwrap();
             tokio::time::sleep(Duration::from_micros(15_000 + round * 900)).await;
-            // In turns: one that waits for the answer, and one that follows it.
+            // Alternates between a call that waits for the answer and one that streams it.
             let outcome = if round % 2 == 0 {
                 server.ask(wire, "SendMessage", say_to(id, "echo also")).send().await.outcome().map(|answer| {
                     assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{wire}");
@@ -81,7 +81,11 @@ async fn a_message_at_the_end_of_the_work_is_answered_or_refused_and_never_lost(
                 Ok(task) => {
                     let made: Vec<_> =
                         task["artifacts"].as_array().unwrap().iter().map(|a| a["name"].clone()).collect();
-                    assert_eq!(made, ["slow", "echo"], "{wire}: the message was taken, so it was worked on");
+                    assert_eq!(
+                        made,
+                        ["slow", "echo"],
+                        "{wire}: the message was accepted, so a run must have handled it"
+                    );
                     assert_eq!(task["history"].as_array().unwrap().len(), 2, "{wire}");
                     taken += 1;
                 }
@@ -98,7 +102,7 @@ async fn a_message_at_the_end_of_the_work_is_answered_or_refused_and_never_lost(
 }
 
 #[tokio::test]
-async fn many_messages_to_one_task_are_all_said_and_all_answered() {
+async fn many_concurrent_messages_to_one_task_are_all_stored_and_answered() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let asked = server.make(wire, "tck-multi-turn").await;

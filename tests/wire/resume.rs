@@ -1,5 +1,5 @@
-//! Going on after an event: from the middle, the end, another life of the store; while the task runs, after its end,
-//! after a restart.
+//! Resuming a stream after an event: from the middle, from the end, with an id of another store generation; while the task
+//! runs, after its end, after a restart.
 
 use serde_json::{Value, json};
 use tricord::client::Binding;
@@ -8,14 +8,14 @@ use crate::raw::{Event, fresh, normal, output, say, say_at_once, say_to};
 use crate::streams::{gist, gists};
 use crate::support::{Server, WIRES};
 
-/// A task, followed from its message to its end over HTTP, with the place of every event.
+/// A task that was followed to its end over HTTP, with the id of every event.
 struct Story {
     id: String,
     events: Vec<Event>,
 }
 
 impl Story {
-    /// A task that is asked something and given an artifact in pieces, or another one.
+    /// Makes a task that writes an artifact in pieces.
     async fn tell(server: &Server, words: &str) -> Self {
         let events = server.ask(Binding::HttpJson, "SendStreamingMessage", say(words)).stream().await.rest().await;
         Self { id: events[0].value["task"]["id"].as_str().unwrap().to_owned(), events }
@@ -25,7 +25,7 @@ impl Story {
         self.events[0].id.as_ref().unwrap().split_once('.').unwrap().0
     }
 
-    /// The task as it stood at an event, folded here by the rules of the protocol.
+    /// Returns the task as of an event, folded here by the rules of the protocol.
     fn folded(&self, at: usize) -> Value {
         let mut task = self.events[0].value["task"].clone();
         for event in &self.events[1..=at] {
@@ -55,7 +55,7 @@ impl Story {
         task
     }
 
-    /// What a subscriber with this cursor gets, on one wire.
+    /// Returns the events that a subscriber with this cursor gets over one binding.
     async fn after(&self, server: &Server, wire: Binding, cursor: &str) -> Vec<Event> {
         let ask = server.ask(wire, "SubscribeToTask", json!({"id": self.id})).header("last-event-id", cursor);
         ask.stream().await.rest().await
@@ -115,7 +115,7 @@ impl Story {
 }
 
 #[tokio::test]
-async fn s18_an_ended_task_is_replayed_after_any_event_also_after_a_restart() {
+async fn s18_an_ended_task_is_replayed_from_any_event_even_after_a_restart() {
     let mut server = Server::two_agents();
     let mut stories = Vec::new();
     for words in ["chunks 6", "fail", "echo hi", "tck-complete-task"] {
@@ -134,7 +134,7 @@ async fn s18_an_ended_task_is_replayed_after_any_event_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn s18_a_running_task_goes_on_after_any_event() {
+async fn s18_a_running_task_can_be_resumed_after_any_event() {
     let server = Server::shared();
     let gate = fresh();
     let params = say_at_once(&format!("gate {gate} chunks 4"));
@@ -147,7 +147,7 @@ async fn s18_a_running_task_goes_on_after_any_event() {
     let head = first.event().await;
     let generation = head.id.as_ref().unwrap().split_once('.').unwrap().0.to_owned();
     assert_eq!(gist(&head), "task working");
-    // At the head, above it, of another life, before the state: what each begins with.
+    // Cursors at the head, above it, of another generation, and before the status.
     let place = head.place().unwrap();
     let mut streams = Vec::new();
     for wire in WIRES {
@@ -177,7 +177,7 @@ async fn s18_a_running_task_goes_on_after_any_event() {
 }
 
 #[tokio::test]
-async fn s18_a_task_of_several_turns_is_replayed_from_each() {
+async fn s18_a_task_of_several_turns_is_replayed_from_each_turn() {
     let server = Server::shared();
     let first = server.ask(Binding::HttpJson, "SendStreamingMessage", say("ask")).stream().await.rest().await;
     let id = first[0].value["task"]["id"].as_str().unwrap();
@@ -198,7 +198,7 @@ async fn s18_a_task_of_several_turns_is_replayed_from_each() {
 }
 
 #[tokio::test]
-async fn s18_a_cursor_means_nothing_to_a_new_message() {
+async fn s18_a_cursor_is_ignored_when_a_message_is_sent() {
     let server = Server::shared();
     for wire in WIRES {
         let ask = server.ask(wire, "SendStreamingMessage", say("echo hi")).header("last-event-id", "1.3");
@@ -208,10 +208,10 @@ async fn s18_a_cursor_means_nothing_to_a_new_message() {
 }
 
 #[tokio::test]
-async fn slow_readers_block_nobody_and_miss_nothing() {
+async fn slow_readers_block_no_other_client_and_miss_no_event() {
     let server = Server::shared();
     let gate = fresh();
-    // 8 MiB: more than sockets, windows and what is kept in memory for readers hold together.
+    // 8 MiB is more than sockets, flow-control windows and the buffers for readers hold together.
     let piece = "0123456789abcdef".repeat(256);
     let parts = json!([{"text": format!("gate {gate} chunks 2000")}, {"text": piece}]);
     let params = crate::raw::with(say_at_once(""), json!({"message": {"parts": parts}}));
@@ -226,7 +226,7 @@ async fn slow_readers_block_nobody_and_miss_nothing() {
     let mut quick = server.ask(Binding::HttpJson, "SubscribeToTask", json!({"id": id})).stream().await;
     quick.event().await;
     server.make(Binding::Grpc, &format!("open {gate}")).await;
-    // While three do not read at all, the task ends and a fourth sees all of it.
+    // While three subscribers do not read at all, the task ends and a fourth one sees all of it.
     let told = quick.rest().await;
     assert_eq!(told.len(), 2001);
     assert_eq!(server.task(Binding::Grpc, id).await["status"]["state"], "TASK_STATE_COMPLETED");
@@ -250,7 +250,7 @@ async fn s18_a_store_restored_from_a_backup_gives_fresh_snapshots() {
     server.restart();
     let last = story.events.len() - 1;
     for wire in WIRES {
-        // The same place, in another life of the store: what stood there then may not be what stands there now.
+        // The same number in another generation of the store may be a different event.
         let events = story.after(&server, wire, story.events[1].id.as_deref().unwrap()).await;
         assert_eq!(events.len(), 1, "{wire}");
         story.check_task(wire, last, &events[0]);

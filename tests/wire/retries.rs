@@ -1,4 +1,4 @@
-//! Retries: by a key, or by the message's own id where an agent wants that.
+//! Retries: by idempotency key, or by message id for an agent that is configured so.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -14,12 +14,12 @@ fn keyed(ask: Ask, key: &str) -> Ask {
     ask.header("Idempotency-Key", key)
 }
 
-/// The id of the task that was answered with.
+/// Returns the id of the task in an answer.
 fn id(answer: Value) -> String {
     answer["task"]["id"].as_str().unwrap_or_else(|| panic!("no task: {answer}")).to_owned()
 }
 
-/// How many tasks a conversation has.
+/// Returns the number of tasks in a context.
 async fn count(server: &Server, tenant: &str, context: &str) -> i64 {
     let list = json!({"tenant": tenant, "contextId": context});
     server.ask(Binding::JsonRpc, "ListTasks", list).send().await.ok()["totalSize"].as_i64().unwrap()
@@ -31,7 +31,7 @@ fn in_context(words: &str) -> (Value, String) {
 }
 
 #[tokio::test]
-async fn c35_one_key_is_one_task_whatever_the_wires_and_however_many_at_once() {
+async fn c35_one_key_starts_one_task_over_all_bindings_and_in_parallel() {
     let server = Server::shared();
     for words in ["echo hi", "slow 0.3", "ask", "chunks 20"] {
         let ((params, context), key) = (in_context(words), fresh());
@@ -42,7 +42,7 @@ async fn c35_one_key_is_one_task_whatever_the_wires_and_however_many_at_once() {
         let states: Vec<_> = answers.iter().map(|answer| answer["task"]["status"]["state"].clone()).collect();
         assert!(states.iter().all(|state| *state == states[0]), "{words}: {states:?}");
         assert_eq!(count(server, "", &context).await, 1, "{words}");
-        // Once it has ended the answer is the same, with one copy of what was made.
+        // After the end, the answer is the same task with one copy of the artifact.
         let task = server.task(Binding::JsonRpc, &ids[0]).await;
         for wire in WIRES {
             let again = keyed(server.ask(wire, "SendMessage", params.clone()), &key).send().await.ok();
@@ -54,7 +54,7 @@ async fn c35_one_key_is_one_task_whatever_the_wires_and_however_many_at_once() {
 }
 
 #[tokio::test]
-async fn c35_a_message_id_is_a_key_where_the_agent_wants_that_and_only_there() {
+async fn c35_a_message_id_is_a_key_only_for_an_agent_configured_so() {
     let server = Server::start(&format!("{TWO_AGENTS}{DEDUPING}"));
     let server = &server;
     for wire in WIRES {
@@ -69,7 +69,7 @@ async fn c35_a_message_id_is_a_key_where_the_agent_wants_that_and_only_there() {
             assert_eq!(ids.len(), tasks, "{wire} {tenant}");
             assert_eq!(count(server, tenant, &context).await, i64::try_from(tasks).unwrap(), "{wire} {tenant}");
         }
-        // The same id with another body is no retry.
+        // The same id with another body is not a retry.
         let other = with(params, json!({"tenant": "once", "message": {"parts": [{"text": "echo other"}]}}));
         server.ask(wire, "SendMessage", other).send().await.refused("INVALID_PARAMS");
     }
@@ -94,12 +94,12 @@ async fn s14_a_key_with_another_body_is_refused() {
                 assert!(refusal.message.contains("key"), "{refusal:?}");
             }
         }
-        // Under another name of the same agent it is the same request; another agent's is another.
+        // The default agent's name and no name are the same agent. The same key for another agent is another request.
         let named = with(params.clone(), json!({"tenant": "kit"}));
         assert_eq!(id(keyed(server.ask(wire, "SendMessage", named), &key).send().await.ok()), first);
         let other = with(params.clone(), json!({"tenant": "other"}));
         assert_ne!(id(keyed(server.ask(wire, "SendMessage", other), &key).send().await.ok()), first);
-        // A key too long for a key is refused; an empty one is none.
+        // A key that is too long is refused. An empty key counts as absent.
         let long = keyed(server.ask(wire, "SendMessage", params.clone()), &"x".repeat(257));
         long.send().await.refused_fields(&["Idempotency-Key"]);
         let unkeyed = keyed(server.ask(wire, "SendMessage", params.clone()), "");
@@ -109,7 +109,7 @@ async fn s14_a_key_with_another_body_is_refused() {
 }
 
 #[tokio::test]
-async fn s14_a_refused_request_leaves_its_key_free() {
+async fn s14_a_refused_request_does_not_use_up_its_key() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let key = fresh();
@@ -126,7 +126,7 @@ async fn s14_a_refused_request_leaves_its_key_free() {
 }
 
 #[tokio::test]
-async fn s14_a_retried_follow_up_is_said_once() {
+async fn s14_a_retried_follow_up_is_in_the_history_once() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let asked = server.make(wire, "tck-multi-turn").await;
@@ -145,7 +145,7 @@ async fn s14_a_retried_follow_up_is_said_once() {
 }
 
 #[tokio::test]
-async fn s14_retries_are_answered_after_a_restart() {
+async fn s14_a_retry_after_a_restart_gets_the_same_answer() {
     let mut server = Server::two_agents();
     let requests =
         [("echo hi", fresh(), say("echo hi")), ("msg hi", fresh(), say("msg hi")), ("ask", fresh(), say("ask"))];
@@ -170,11 +170,11 @@ async fn s14_retries_are_answered_after_a_restart() {
 }
 
 #[tokio::test]
-async fn s14_a_stream_is_retried_as_the_task_and_what_follows() {
+async fn s14_a_retried_stream_has_the_task_and_the_events_that_follow() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let stream = |params: &Value, key: &str| keyed(server.ask(wire, "SendStreamingMessage", params.clone()), key);
-        // While it runs.
+        // While the task runs.
         let gate = fresh();
         let (key, params) = (fresh(), say(&format!("gate {gate} chunks 3")));
         let mut first = stream(&params, &key).stream().await;
@@ -185,12 +185,12 @@ async fn s14_a_stream_is_retried_as_the_task_and_what_follows() {
         server.make(wire, &format!("open {gate}")).await;
         let rest = gists(&first.rest().await);
         assert_eq!(gists(&again.rest().await), rest, "{wire}");
-        // After its end, also as a call that waits for the answer.
+        // After its end, as a stream and as a unary call.
         let events = stream(&params, &key).stream().await.rest().await;
         assert_eq!(gists(&events), ["task completed"], "{wire}");
         let answer = keyed(server.ask(wire, "SendMessage", params.clone()), &key).send().await.ok();
         assert_eq!(answer["task"], events[0].value["task"], "{wire}");
-        // A message is the same message.
+        // An answer without a task is repeated too.
         let (key, params) = (fresh(), say("msg hi"));
         let first = stream(&params, &key).stream().await.rest().await;
         assert_eq!(gists(&first), ["message"], "{wire}");
@@ -200,7 +200,7 @@ async fn s14_a_stream_is_retried_as_the_task_and_what_follows() {
 }
 
 #[tokio::test]
-async fn s14_a_key_of_any_bytes_is_a_key() {
+async fn s14_a_key_may_have_any_bytes() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for key in ["schl\u{fc}ssel", "\u{1f511}", "a b, c;d=\"e\"", "x"] {

@@ -1,4 +1,4 @@
-//! The end of a server, in good order and without a warning: what streams say, what tasks become.
+//! Graceful shutdown and sudden death of the server: how streams end, and the state of tasks afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,13 @@ async fn is_ready(server: &Server) -> bool {
     http(&server.admin, "GET", "/metrics", &[], "").await.text().contains("tricord_ready 1")
 }
 
-/// Begins the end and waits until the server says so.
+/// Starts a shutdown and waits until the server reports that it is not ready.
 async fn begin_end(server: &Server) {
     assert!(is_ready(server).await);
     server.terminate();
     let until = Instant::now() + Duration::from_secs(5);
     while is_ready(server).await {
-        assert!(Instant::now() < until, "told to end, and still ready");
+        assert!(Instant::now() < until, "the server is still ready after SIGTERM");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -40,7 +40,7 @@ async fn wait(mut server: Server) -> (Server, bool) {
 }
 
 #[tokio::test]
-async fn c54_runs_end_within_the_grace_and_their_streams_with_them() {
+async fn c54_runs_and_their_streams_finish_within_the_grace_period() {
     let mut server = Server::start(&config("20s", "fail"));
     let mut streams = Vec::new();
     for wire in WIRES {
@@ -49,7 +49,7 @@ async fn c54_runs_end_within_the_grace_and_their_streams_with_them() {
         assert_eq!(gists(&[stream.event().await]), ["working"], "{wire}");
         streams.push((first.value["task"]["id"].as_str().unwrap().to_owned(), stream));
     }
-    // One that waits for its answer, and one that waits for a client.
+    // One call that waits for its answer, and one task that waits for its client.
     let waiting = server.ask(Binding::JsonRpc, "SendMessage", say("slow 0.8"));
     let waiting = tokio::spawn(async move { waiting.send().await.ok() });
     let asked = server.make(Binding::Grpc, "ask").await;
@@ -68,7 +68,11 @@ async fn c54_runs_end_within_the_grace_and_their_streams_with_them() {
     let orderly;
     (server, orderly) = wait(server).await;
     assert!(orderly);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}: with nothing left there is no grace", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}: the server waited although nothing was running",
+        begun.elapsed()
+    );
     server.restart();
     for id in ids {
         assert_eq!(server.task(Binding::Grpc, &id).await["status"]["state"], "TASK_STATE_COMPLETED");
@@ -76,7 +80,7 @@ async fn c54_runs_end_within_the_grace_and_their_streams_with_them() {
     assert_eq!(server.task(Binding::Grpc, asked["id"].as_str().unwrap()).await, asked);
 }
 
-/// A server with a stream on each wire whose task does not end, told to end, and started again.
+/// Stops and restarts a server that has, over each binding, a stream of a task that does not end.
 async fn cut_off(on_restart: &str) -> (Server, Vec<String>) {
     let server = Server::start(&config("300ms", on_restart));
     let mut streams = Vec::new();
@@ -99,7 +103,7 @@ async fn cut_off(on_restart: &str) -> (Server, Vec<String>) {
     }
     let mut ids = Vec::new();
     for (id, mut stream) in streams {
-        // No event tells of an end that there was not.
+        // No event reports an end that did not happen.
         match stream.next().await {
             None => assert_ne!(stream.wire, Binding::Grpc),
             Some(last) => {
@@ -107,7 +111,7 @@ async fn cut_off(on_restart: &str) -> (Server, Vec<String>) {
             }
         }
         if stream.wire != Binding::Grpc {
-            let (_, last) = stream.comments().last().expect("a word of parting");
+            let (_, last) = stream.comments().last().expect("a final comment");
             assert!(last.contains("going away"), "{last}");
         }
         ids.push(id);
@@ -119,7 +123,7 @@ async fn cut_off(on_restart: &str) -> (Server, Vec<String>) {
 }
 
 #[tokio::test]
-async fn c54_a_run_that_does_not_end_is_handed_over_and_goes_on() {
+async fn c54_a_run_over_the_grace_period_is_resumed_at_the_next_start() {
     let (server, ids) = cut_off("resume").await;
     let (server, ids) = (&server, &ids);
     on_every_wire(|wire| async move {
@@ -134,13 +138,13 @@ async fn c54_a_run_that_does_not_end_is_handed_over_and_goes_on() {
     .await;
 }
 
-/// A task that recovery has come to: the new server serves while it does.
+/// Waits until recovery has handled a task. The new server already serves requests during recovery.
 async fn failed(server: &Server, wire: Binding, id: &str) -> Value {
     let until = Instant::now() + Duration::from_secs(5);
     loop {
         let task = server.task(wire, id).await;
         match task["status"]["state"].as_str().unwrap() {
-            "TASK_STATE_WORKING" => assert!(Instant::now() < until, "left under way: {task}"),
+            "TASK_STATE_WORKING" => assert!(Instant::now() < until, "still working: {task}"),
             state => {
                 assert_eq!(state, "TASK_STATE_FAILED", "{wire}");
                 return task;
@@ -150,7 +154,7 @@ async fn failed(server: &Server, wire: Binding, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn c54_a_run_that_does_not_end_and_may_not_go_on_fails_with_a_reason_at_the_next_start() {
+async fn c54_a_run_over_the_grace_period_that_cannot_resume_fails_with_a_reason_at_the_next_start() {
     let (server, ids) = cut_off("fail").await;
     for (id, wire) in ids.iter().zip(WIRES) {
         let task = failed(&server, wire, id).await;
@@ -160,7 +164,7 @@ async fn c54_a_run_that_does_not_end_and_may_not_go_on_fails_with_a_reason_at_th
 }
 
 #[tokio::test]
-async fn c54_told_twice_the_server_ends_at_once() {
+async fn c54_a_second_signal_ends_the_server_at_once() {
     let server = Server::start(&config("60s", "fail"));
     server.ask(Binding::Grpc, "SendMessage", say_at_once("tck-cancel")).send().await.ok();
     begin_end(&server).await;
@@ -171,7 +175,7 @@ async fn c54_told_twice_the_server_ends_at_once() {
 }
 
 #[tokio::test]
-async fn c53_killed_in_the_middle_nothing_is_left_under_way_and_nothing_that_ended_changes() {
+async fn c53_after_a_kill_no_task_stays_working_and_ended_tasks_are_unchanged() {
     let mut server = Server::start(&config("1s", "fail"));
     let mut ended: Vec<Value> = Vec::new();
     let mut running = Vec::new();
@@ -192,7 +196,7 @@ async fn c53_killed_in_the_middle_nothing_is_left_under_way_and_nothing_that_end
         for id in &running {
             let task = failed(&server, wire, id).await;
             assert!(!task["status"]["message"]["parts"][0]["text"].as_str().unwrap().is_empty(), "{wire}");
-            // Who followed it before is told how it went on.
+            // A client that followed the task before can resume and see the rest.
             let first = server.ask(Binding::HttpJson, "SubscribeToTask", json!({"id": id}));
             let generation = first.header("last-event-id", "0.0").stream().await.event().await.id.unwrap();
             let cursor = format!("{}.3", generation.split_once('.').unwrap().0);
@@ -207,7 +211,7 @@ async fn c53_killed_in_the_middle_nothing_is_left_under_way_and_nothing_that_end
 }
 
 #[tokio::test]
-async fn c53_what_waited_for_a_client_waits_on_and_is_answered_after_a_restart() {
+async fn c53_a_task_that_waits_for_its_client_can_be_answered_after_a_restart() {
     let mut server = Server::start(&config("1s", "fail"));
     let mut asked = Vec::new();
     for wire in WIRES {

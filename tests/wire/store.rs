@@ -1,4 +1,4 @@
-//! A store that takes nothing, or gives nothing: what is said meanwhile, and what stands afterwards.
+//! A store that cannot write or cannot read: the errors meanwhile, and the state afterwards.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::raw::{fresh, http, on_every_wire, say, say_at_once, say_to};
 use crate::streams::gists;
 use crate::support::{Server, WIRES};
 
-/// From now on no file of the server may grow beyond so many bytes, as if its disk were full.
+/// Limits the size of the server's files from now on, as if its disk were full.
 fn limit_files(server: &Server, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
     prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
@@ -26,19 +26,19 @@ async fn status(server: &Server, path: &str) -> u16 {
 async fn until_ready(server: &Server) {
     let until = Instant::now() + Duration::from_secs(15);
     while status(server, "/readyz").await != 200 {
-        assert!(Instant::now() < until, "the server does not get ready again");
+        assert!(Instant::now() < until, "the server did not become ready again");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 #[tokio::test]
-async fn c39_a_store_that_takes_nothing_is_said_to_be_unavailable_and_comes_back() {
+async fn c39_a_store_that_cannot_write_makes_the_server_unavailable_until_it_can() {
     let server = Server::bounded();
     let server = &server;
     let ended = server.make(Binding::JsonRpc, "echo hi").await;
     let asked = server.make(Binding::JsonRpc, "ask").await;
     let (ended, asked) = (ended["id"].as_str().unwrap(), asked["id"].as_str().unwrap());
-    // One for each wire whose end cannot be written, and a stream that waits for it.
+    // One task for each binding whose end cannot be written, and a stream that waits for it.
     let mut streams = Vec::new();
     for wire in WIRES {
         let mut stream = server.ask(wire, "SendStreamingMessage", say("slow 0.7")).stream().await;
@@ -73,7 +73,7 @@ async fn c39_a_store_that_takes_nothing_is_said_to_be_unavailable_and_comes_back
     assert_eq!((status(server, "/readyz").await, status(server, "/livez").await), (503, 200));
     let metrics = http(&server.admin, "GET", "/metrics", &[], "").await;
     assert!(metrics.text().contains("tricord_ready 0"), "{}", metrics.text());
-    // After its first event a stream ends with the same error, as the wire writes it there.
+    // After its first event, a stream ends with the same error in the form of its binding.
     let mut lost = Vec::new();
     for (id, mut stream) in streams {
         let last = stream.next().await;
@@ -90,7 +90,7 @@ async fn c39_a_store_that_takes_nothing_is_said_to_be_unavailable_and_comes_back
         assert_eq!(server.task(wire, ended).await["status"]["state"], "TASK_STATE_COMPLETED", "{wire}");
     })
     .await;
-    // What was under way did not get lost without a word, and nothing refused was stored.
+    // Interrupted tasks have failed with a reason, and no refused message was stored.
     for id in &lost {
         let task = settled(server, id).await;
         assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{task}");
@@ -98,16 +98,16 @@ async fn c39_a_store_that_takes_nothing_is_said_to_be_unavailable_and_comes_back
     }
     let answered = server.ask(Binding::Grpc, "SendMessage", say_to(asked, "42")).send().await.ok();
     assert_eq!(answered["task"]["status"]["state"], "TASK_STATE_COMPLETED");
-    assert_eq!(answered["task"]["history"].as_array().unwrap().len(), 3, "only what was taken is in the history");
+    assert_eq!(answered["task"]["history"].as_array().unwrap().len(), 3, "the history has only the accepted messages");
     let canceled = server.ask(Binding::JsonRpc, "CancelTask", json!({"id": idle})).send().await.ok();
     assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED");
     for state in ["TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"] {
         let list = server.ask(Binding::JsonRpc, "ListTasks", json!({"status": state})).send().await.ok();
-        assert_eq!(list["totalSize"], 0, "left in {state}: {list}");
+        assert_eq!(list["totalSize"], 0, "tasks are still in {state}: {list}");
     }
 }
 
-/// A task, once recovery has come to it.
+/// Waits until recovery has handled a task, and returns it.
 async fn settled(server: &Server, id: &str) -> Value {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -115,12 +115,12 @@ async fn settled(server: &Server, id: &str) -> Value {
         if task["status"]["state"] != "TASK_STATE_WORKING" {
             return task;
         }
-        assert!(Instant::now() < until, "left under way: {task}");
+        assert!(Instant::now() < until, "still working: {task}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// The files of a store with what they hold.
+/// Returns the files of a store with their contents.
 fn files(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
     ["tricord.db", "tricord.db-wal"]
         .map(|name| server.dir().join(name))
@@ -129,9 +129,9 @@ fn files(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn c39_a_store_that_cannot_be_read_is_never_taken_for_one_without_the_task() {
+async fn c39_a_task_that_cannot_be_read_is_unavailable_and_never_not_found() {
     let mut server = Server::two_agents();
-    // Large, so that reading it needs more than what an open database keeps in memory.
+    // Large enough that the open database cannot have all of it in memory.
     let task = server.make(Binding::Grpc, &format!("echo {}", "x".repeat(500_000))).await;
     let id = task["id"].as_str().unwrap();
     server.kill_and_restart();

@@ -1,4 +1,4 @@
-//! Streams: what comes in which order, where they end, who is not disturbed by whom.
+//! Streams: the order of events, where they end, and that clients do not affect each other.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tricord::client::Binding;
 use crate::raw::{Event, Events, fresh, http, on_every_wire, say, say_at_once, say_to};
 use crate::support::{Server, WIRES};
 
-/// `task Submitted`, `Working`, `piece first`, ...: what an event says beside ids, times and text.
+/// Describes an event without ids, times and text: `task Submitted`, `Working`, `piece append`, ...
 pub(crate) fn gist(event: &Event) -> String {
     let state = event.state().trim_start_matches("TASK_STATE_").to_lowercase();
     match event.kind() {
@@ -27,7 +27,7 @@ pub(crate) fn gists(events: &[Event]) -> Vec<String> {
     events.iter().map(gist).collect()
 }
 
-/// Every event names its task and conversation, and its place comes after the one before.
+/// Checks that every event names its task and context, and that event ids increase.
 fn check_places(events: &[Event]) -> (String, String) {
     let task = &events[0].value["task"];
     let (id, context) = (task["id"].as_str().unwrap(), task["contextId"].as_str().unwrap());
@@ -42,7 +42,7 @@ fn check_places(events: &[Event]) -> (String, String) {
 }
 
 #[tokio::test]
-async fn c18_a_stream_begins_with_the_task_and_ends_with_its_end() {
+async fn c18_a_stream_begins_with_the_task_and_ends_with_its_terminal_state() {
     let server = Server::shared();
     let mut streams = Vec::new();
     for wire in WIRES {
@@ -54,7 +54,7 @@ async fn c18_a_stream_begins_with_the_task_and_ends_with_its_end() {
         let events = stream.rest().await;
         assert_eq!(gists(&events), ["task submitted", "working", "piece last", "completed"], "{wire}");
         let (id, context) = check_places(&events);
-        // The same on all wires, but for ids and times.
+        // The events are the same over all bindings, except for ids and times.
         let text = Value::Array(events.iter().map(|event| event.value.clone()).collect()).to_string();
         let text = text.replace(&id, "ID").replace(&context, "CONTEXT");
         let mut events: Value = serde_json::from_str(&text).unwrap();
@@ -66,7 +66,7 @@ async fn c18_a_stream_begins_with_the_task_and_ends_with_its_end() {
             if let Some(message) = update.pointer_mut("/history/0").and_then(Value::as_object_mut) {
                 message.remove("messageId");
             }
-            // Written in JSON where they are required, and never by a reader of protobuf.
+            // JSON writes required fields even if they have their default; the protobuf reader here does not.
             update.as_object_mut().unwrap().retain(|_, value| *value != json!(false));
         }
         streams.push(events);
@@ -102,11 +102,11 @@ async fn end_of(server: &Server, wire: Binding, id: &str) -> Value {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{id} does not end");
+    panic!("{id} did not end");
 }
 
 #[tokio::test]
-async fn c21_a_client_that_goes_away_changes_nothing() {
+async fn c21_a_client_that_disconnects_does_not_affect_its_task() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let mut stream = server.ask(wire, "SendStreamingMessage", say("slow 1")).stream().await;
@@ -116,7 +116,7 @@ async fn c21_a_client_that_goes_away_changes_nothing() {
         let task = end_of(server, wire, id).await;
         assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{wire}");
         assert_eq!(task["artifacts"][0]["parts"][0]["text"], "slow 1", "{wire}");
-        // The same for one that waits for the answer.
+        // The same for a unary call.
         let context = fresh();
         let words = crate::raw::with(say("slow 0.5"), json!({"message": {"contextId": context}}));
         let asked = server.ask(wire, "SendMessage", words);
@@ -133,7 +133,7 @@ async fn subscribe(server: &Server, wire: Binding, id: &str) -> Events {
 }
 
 #[tokio::test]
-async fn c22_subscribers_see_the_same_and_do_not_disturb_each_other() {
+async fn c22_subscribers_see_the_same_events_and_do_not_affect_each_other() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let gate = fresh();
@@ -169,13 +169,13 @@ async fn c22_subscribers_see_the_same_and_do_not_disturb_each_other() {
     .await;
 }
 
-/// An event as every wire can be compared.
+/// Returns an event in a form that can be compared between bindings.
 fn written(value: &Value) -> Value {
     crate::raw::normal(&crate::raw::output("SubscribeToTask"), value)
 }
 
 #[tokio::test]
-async fn c23_subscribing_at_any_moment_gives_the_whole_text_once() {
+async fn c23_a_subscriber_at_any_moment_gets_the_whole_text_once() {
     const MOMENTS: usize = 70;
     let server = Server::shared();
     let text = "0123456789".repeat(10 * 200);
@@ -188,7 +188,7 @@ async fn c23_subscribing_at_any_moment_gives_the_whole_text_once() {
             let task = server.ask(wire, "SendMessage", say_at_once("chunks 200")).send().await.ok();
             let id = task["task"]["id"].as_str().unwrap();
             let subscribers = (0..20).map(|n| async move {
-                // Spread over the time that such a task takes, which depends on the machine.
+                // Spreads the subscriptions over the time that the task takes, which depends on the machine.
                 tokio::time::sleep(Duration::from_micros((n * 7919 + round * 104_729) % 15_000)).await;
                 let ask = server.ask(wire, "SubscribeToTask", json!({"id": id}));
                 match ask.open().await {
@@ -217,7 +217,7 @@ async fn c23_subscribing_at_any_moment_gives_the_whole_text_once() {
 }
 
 #[tokio::test]
-async fn c26_a_subscription_is_had_by_get_and_by_post_with_and_without_a_body() {
+async fn c26_get_and_post_subscribe_with_and_without_a_body() {
     let server = Server::shared();
     let task = server.ask(Binding::HttpJson, "SendMessage", say_at_once("tck-cancel")).send().await.ok();
     let id = task["task"]["id"].as_str().unwrap();
@@ -257,7 +257,7 @@ async fn c26_a_subscription_is_had_by_get_and_by_post_with_and_without_a_body() 
 }
 
 #[tokio::test]
-async fn c27_an_answer_without_a_task_is_one_message_and_leaves_nothing() {
+async fn c27_an_answer_without_a_task_is_one_message_and_creates_no_task() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let context = fresh();
@@ -286,7 +286,7 @@ fn check_message(message: &Value, context: &str) {
 }
 
 #[tokio::test]
-async fn s03_a_send_ends_where_the_client_must_act_and_a_subscription_at_the_end_of_the_task() {
+async fn s03_a_send_stream_ends_at_input_required_and_a_subscription_at_a_terminal_state() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let events = server.ask(wire, "SendStreamingMessage", say("ask")).stream().await.rest().await;
@@ -294,11 +294,11 @@ async fn s03_a_send_ends_where_the_client_must_act_and_a_subscription_at_the_end
         let id = events[0].value["task"]["id"].as_str().unwrap();
         let mut subscription = subscribe(server, wire, id).await;
         assert_eq!(gist(&subscription.event().await), "task input_required", "{wire}");
-        // The answer's own stream is not ended by the state that was there before it.
+        // The follow-up's stream does not end because of the state from before its message.
         let answer = server.ask(wire, "SendStreamingMessage", say_to(id, "42")).stream().await.rest().await;
         assert_eq!(gists(&answer), ["task input_required", "completed"], "{wire}");
         assert_eq!(gists(&subscription.rest().await), ["completed"], "{wire}");
-        // Nor does a send that waits return for a state that was there before it.
+        // A blocking send does not return because of the state from before its message either.
         let asked = server.make(wire, "tck-multi-turn").await;
         let id = asked["id"].as_str().unwrap();
         let again = server.ask(wire, "SendMessage", say_to(id, "more")).send().await.ok();

@@ -1,4 +1,4 @@
-//! A server to test: the real binary in a directory of its own, and the three clients that call it.
+//! A server to test: the real binary in its own directory, and clients for all three bindings.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -15,10 +15,10 @@ use tricord::schema::{
     Message, Part, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task, TaskState,
 };
 
-/// The three wires.
+/// The three bindings.
 pub const WIRES: [Binding; 3] = [Binding::Grpc, Binding::JsonRpc, Binding::HttpJson];
 
-/// A conformance agent named `kit` that is the default one, and an echo agent named `other`.
+/// The default agent `kit`, of kind conformance, and an agent `other`, of kind echo.
 pub const TWO_AGENTS: &str = r#"
 [[agents]]
 name = "kit"
@@ -29,29 +29,29 @@ name = "other"
 kind = "echo"
 "#;
 
-/// Starts a server beside a shell that kills it, and clears up, as soon as the test process is gone.
+/// Starts a server with a shell that kills it and cleans up as soon as the test process ends.
 const WATCHED: &str = r#""$@" </dev/null & server=$!; cat >/dev/null; kill -9 $server; rm -rf "$TMPDIR""#;
-/// Starts a server to which a file that may not grow is an error and no deadly signal.
+/// Starts a server that gets an error, not a signal, when a file reaches its size limit.
 const BOUNDED: &str = r#"trap '' XFSZ; exec "$@""#;
 
-/// Starts a server whose log goes into a file in its directory.
+/// Starts a server that logs to a file in its directory.
 const LOGGED: &str = r#"exec "$@" 2>server.log"#;
 
-/// A running server; it is killed when dropped.
+/// A running server. Killed when dropped.
 pub struct Server {
     child: Child,
     config: String,
-    /// A script for the shell that starts it; empty for none.
+    /// The script of the shell that starts it; empty for no shell.
     shell: &'static str,
-    /// Where it is reached.
+    /// The server's URL.
     pub url: String,
-    /// Where its operators reach it.
+    /// The address of its admin port.
     pub admin: String,
     dir: TempDir,
 }
 
 impl Server {
-    /// Starts a server with these agents (and whatever else of a configuration file) and a store on disk.
+    /// Starts a server with this configuration and a store on disk.
     pub fn start(config: &str) -> Self {
         Self::start_by("", config)
     }
@@ -63,76 +63,76 @@ impl Server {
         Self { child, config, shell, url, admin, dir }
     }
 
-    /// Starts one with [`TWO_AGENTS`].
+    /// Starts a server with [`TWO_AGENTS`].
     pub fn two_agents() -> Self {
         Self::start(TWO_AGENTS)
     }
 
-    /// One with [`TWO_AGENTS`] that survives limits on the size of its files.
+    /// Starts a server with [`TWO_AGENTS`] that survives limits on the size of its files.
     pub fn bounded() -> Self {
         Self::start_by(BOUNDED, TWO_AGENTS)
     }
 
-    /// One of this configuration that writes its log to `server.log` in [`Server::dir`].
+    /// Starts a server with this configuration that logs to `server.log` in [`Server::dir`].
     pub fn logged(config: &str) -> Self {
         Self::start_by(LOGGED, config)
     }
 
-    /// The one with [`TWO_AGENTS`] that all tests share to which it does not matter what others do there.
+    /// Returns a server with [`TWO_AGENTS`] that is shared by all tests that other tests cannot affect.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Server> = OnceLock::new();
         SHARED.get_or_init(|| Self::start_by(WATCHED, &format!("{TWO_AGENTS}\n[store]\nurl = \"memory:\"")))
     }
 
-    /// Its directory, where its configuration and store are.
+    /// Returns the directory of its configuration and store.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Runs another command of the binary, in the server's directory.
+    /// Runs another command of the binary in the server's directory.
     pub fn command(&self, arguments: &[&str]) -> std::process::Output {
         Command::new(env!("CARGO_BIN_EXE_tricord")).args(arguments).current_dir(self.dir()).output().unwrap()
     }
 
-    /// Kills it, without a warning, and starts it again on the same store.
+    /// Kills it with SIGKILL and starts it again on the same store.
     pub fn kill_and_restart(&mut self) {
         self.kill();
         self.restart();
     }
 
-    /// Starts it again after its end.
+    /// Starts it again after it has ended.
     pub fn restart(&mut self) {
         (self.child, self.url, self.admin) = launch(self.shell, self.dir.path(), &self.config);
     }
 
-    /// Tells it to end in good order; [`Server::wait`] for that.
+    /// Asks it to shut down gracefully. [`Server::wait`] waits until it has.
     pub fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
-    /// Waits for its end and says whether it was an orderly one.
+    /// Waits until it has ended and returns whether it exited successfully.
     pub fn wait(&mut self) -> bool {
         self.child.wait().unwrap().success()
     }
 
-    /// Kills it without a warning.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// A client for the default agent over one wire.
+    /// Returns a client of the default agent over one binding.
     pub async fn client(&self, binding: Binding) -> Client {
         self.client_of("", binding).await
     }
 
-    /// A client for an agent over one wire.
+    /// Returns a client of an agent over one binding.
     pub async fn client_of(&self, agent: &str, binding: Binding) -> Client {
         let url = if agent.is_empty() { self.url.clone() } else { format!("{}/{agent}", self.url) };
         Client::connect(&url, ClientSettings { binding: Some(binding), ..ClientSettings::default() }).await.unwrap()
@@ -169,20 +169,20 @@ fn launch(shell: &str, dir: &Path, config: &str) -> (Child, String, String) {
             break rest.trim().to_owned();
         }
     };
-    // The address that it listens on, and the base path; cards may advertise another host.
+    // Uses the listen address with the base path, because cards may advertise another host.
     let listen = address("listen");
     let card = address("card");
     let (_, path) = card.split_once("://").and_then(|(_, rest)| rest.split_once('/')).unwrap();
     let path = path.trim_end_matches(".well-known/agent-card.json").trim_end_matches('/');
     let url = format!("http://{listen}/{path}").trim_end_matches('/').to_owned();
     let admin = address("admin");
-    // Read on, so that the server never writes into a closed pipe.
+    // Keeps reading, so that the server never writes to a closed pipe.
     std::thread::spawn(move || lines.for_each(drop));
     (child, url, admin)
 }
 
-/// A port for a program that cannot take any and say which. It is below those that the system gives to connections, so
-/// that nobody gets it in between.
+/// Returns a free port, for a program that cannot choose one itself. It is below the range that the system uses for
+/// connections, so that no other program gets it in the meantime.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -194,12 +194,12 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// A part of text.
+/// Returns a text part.
 pub fn text(text: impl Into<String>) -> Part {
     Part { content: Some(Content::Text(text.into())), ..Part::default() }
 }
 
-/// A message of one text part, with an id of its own.
+/// Returns a message with a new id and one text part.
 pub fn message(words: &str) -> Message {
     Message {
         message_id: uuid::Uuid::now_v7().to_string(),
@@ -209,24 +209,24 @@ pub fn message(words: &str) -> Message {
     }
 }
 
-/// A request with a message of one text part.
+/// Returns a request with a message of one text part.
 pub fn request(words: &str) -> SendMessageRequest {
     SendMessageRequest { message: Some(message(words)), ..SendMessageRequest::default() }
 }
 
-/// The same, for a task that exists.
+/// Returns a request with a message of one text part for an existing task.
 pub fn follow_up(task: &str, words: &str) -> SendMessageRequest {
     let message = Message { task_id: task.to_owned(), ..message(words) };
     SendMessageRequest { message: Some(message), ..SendMessageRequest::default() }
 }
 
-/// The same request, answered at once.
+/// Returns the request with `returnImmediately` set.
 pub fn at_once(mut request: SendMessageRequest) -> SendMessageRequest {
     request.configuration.get_or_insert_with(SendMessageConfiguration::default).return_immediately = true;
     request
 }
 
-/// The task in an answer.
+/// Returns the task in an answer.
 pub fn task_of(response: SendMessageResponse) -> Task {
     match response.payload {
         Some(Payload::Task(task)) => task,
@@ -234,12 +234,12 @@ pub fn task_of(response: SendMessageResponse) -> Task {
     }
 }
 
-/// A task's state.
+/// Returns a task's state.
 pub fn state(task: &Task) -> TaskState {
     task.status.as_ref().map_or(TaskState::Unspecified, |status| status.state())
 }
 
-/// The texts of all artifacts, joined.
+/// Returns the texts of all artifacts, joined.
 pub fn artifact_text(task: &Task) -> String {
     let parts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
     parts

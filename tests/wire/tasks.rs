@@ -1,4 +1,4 @@
-//! Tasks on every wire: sent, read, followed up, listed, cancelled, followed, resumed.
+//! Tasks over every binding: send, read, follow up, list, cancel, subscribe, resume.
 
 use tricord::schema::stream_response::Payload;
 use tricord::schema::{CancelTaskRequest, GetTaskRequest, ListTasksRequest, Role, TaskState};
@@ -11,7 +11,7 @@ fn reason(error: &ClientError) -> &str {
 }
 
 #[tokio::test]
-async fn a_task_made_on_one_wire_is_the_same_on_all() {
+async fn a_task_created_over_one_binding_is_the_same_over_all() {
     let server = Server::two_agents();
     for made in WIRES {
         let task = task_of(server.client(made).await.send(request("echo hello there")).await.unwrap());
@@ -26,7 +26,7 @@ async fn a_task_made_on_one_wire_is_the_same_on_all() {
 }
 
 #[tokio::test]
-async fn a_stream_has_the_same_events_on_every_wire() {
+async fn a_stream_has_the_same_events_over_every_binding() {
     let server = Server::two_agents();
     for wire in WIRES {
         let client = server.client(wire).await;
@@ -62,7 +62,7 @@ async fn c05_a_follow_up_infers_the_context_and_history_is_in_order() {
 }
 
 #[tokio::test]
-async fn c01_c02_c33_an_ended_task_takes_no_message_no_subscriber_and_no_cancel() {
+async fn c01_c02_c33_an_ended_task_accepts_no_message_no_subscriber_and_no_cancel() {
     let mut server = Server::two_agents();
     let ended = task_of(server.client(WIRES[0]).await.send(request("echo hi")).await.unwrap());
     for restarted in [false, true] {
@@ -84,7 +84,7 @@ async fn c01_c02_c33_an_ended_task_takes_no_message_no_subscriber_and_no_cancel(
 }
 
 #[tokio::test]
-async fn c03_a_task_that_does_not_exist_is_not_found_and_not_made() {
+async fn c03_a_message_to_an_unknown_task_is_refused_and_creates_none() {
     let server = Server::two_agents();
     for wire in WIRES {
         let client = server.client(wire).await;

@@ -1,4 +1,4 @@
-//! Tasks that wait for the client: what they answer, what wakes them, what two answers at once do.
+//! Tasks that wait for the client: their answers, what resumes them, and two concurrent follow-ups.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::streams::gists;
 use crate::support::{Server, WIRES};
 
 #[tokio::test]
-async fn c29_a_send_returns_where_the_client_must_act() {
+async fn c29_a_blocking_send_returns_when_the_client_must_act() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for (words, state, message) in [
@@ -26,7 +26,7 @@ async fn c29_a_send_returns_where_the_client_must_act() {
             // It can be cancelled.
             let canceled = server.ask(wire, "CancelTask", json!({"id": task["id"]})).send().await.ok();
             assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED", "{wire} {words}");
-            // And so can another one be gone on with.
+            // Another one can be continued.
             let task = server.make(wire, words).await;
             let id = task["id"].as_str().unwrap();
             let answered = server.ask(wire, "SendMessage", say_to(id, "echo more")).send().await.ok();
@@ -37,7 +37,7 @@ async fn c29_a_send_returns_where_the_client_must_act() {
     .await;
 }
 
-/// Every message of ours has an id, a role, its conversation, its task and a part.
+/// Checks that a message of the server has an id, a role, its context, its task and a part.
 fn check_message(message: &Value, task: &Value) {
     assert_eq!(message["role"], "ROLE_AGENT", "{message}");
     assert_eq!((&message["contextId"], &message["taskId"]), (&task["contextId"], &task["id"]), "{message}");
@@ -50,7 +50,7 @@ async fn resume(server: &Server, task: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn c30_a_stream_goes_on_when_the_authorisation_is_there() {
+async fn c30_a_stream_continues_when_the_authorization_is_given() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let mut stream = server.ask(wire, "SendStreamingMessage", say("auth")).stream().await;
@@ -59,7 +59,7 @@ async fn c30_a_stream_goes_on_when_the_authorisation_is_there() {
         let waits = stream.event().await;
         assert_eq!(gists(&[first.clone(), waits.clone()]), ["task submitted", "auth_required"], "{wire}");
         check_message(&waits.value["statusUpdate"]["status"]["message"], &first.value["task"]);
-        // The stream stays open, and so does one that comes later.
+        // This stream stays open, and so does one that is opened later.
         let mut later = server.ask(wire, "SubscribeToTask", json!({"id": id})).stream().await;
         assert_eq!(gists(&[later.event().await]), ["task auth_required"], "{wire}");
         assert_eq!(resume(server, id).await, 204);
@@ -67,14 +67,14 @@ async fn c30_a_stream_goes_on_when_the_authorisation_is_there() {
         assert_eq!(gists(&later.rest().await), ["working", "completed"], "{wire}");
         let task = server.task(wire, id).await;
         assert_eq!(task["history"].as_array().unwrap().len(), 2, "{wire}: no message came from the client");
-        // Nothing is there to be resumed any more; the task may still be in memory for who reads it.
+        // There is nothing to resume any more. The task may still be in memory for its readers.
         assert!(matches!(resume(server, id).await, 404 | 409), "{wire}");
     })
     .await;
 }
 
 #[tokio::test]
-async fn c30_a_send_that_waited_has_its_answer_and_the_task_goes_on_without_it() {
+async fn c30_a_blocking_send_returns_at_auth_required_and_the_task_continues_later() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let task = server.make(wire, "auth").await;
@@ -89,7 +89,7 @@ async fn c30_a_send_that_waited_has_its_answer_and_the_task_goes_on_without_it()
 }
 
 #[tokio::test]
-async fn c34_of_two_answers_at_once_both_are_in_the_history_or_one_is_refused() {
+async fn c34_of_two_concurrent_follow_ups_both_are_stored_or_one_is_refused() {
     let server = Server::shared();
     for wire in WIRES {
         for _ in 0..10 {
@@ -124,7 +124,7 @@ async fn c34_of_two_answers_at_once_both_are_in_the_history_or_one_is_refused() 
 }
 
 #[tokio::test]
-async fn s15_history_is_what_was_said_in_order_and_once() {
+async fn s15_history_has_every_message_once_and_in_order() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let task = server.make(wire, "tck-multi-turn").await;
@@ -146,13 +146,13 @@ async fn s15_history_is_what_was_said_in_order_and_once() {
         let mut ids: Vec<_> = history.iter().map(|m| m["messageId"].as_str().unwrap()).collect();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), 7, "{wire}: every message once, with an id of its own");
+        assert_eq!(ids.len(), 7, "{wire}: expected every message once, each with its own id");
     })
     .await;
 }
 
 #[tokio::test]
-async fn s15_a_message_to_a_task_at_work_is_taken_and_followed_by_a_turn() {
+async fn s15_a_message_to_a_working_task_is_accepted_and_gets_its_own_turn() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let task = server.ask(wire, "SendMessage", say_at_once("slow 0.4")).send().await.ok();

@@ -1,4 +1,4 @@
-//! The conformance agent, one row of its table after the other, over every wire.
+//! The verbs of the conformance agent, over every binding.
 
 use serde_json::{Value, json};
 use tricord::client::Binding;
@@ -7,10 +7,10 @@ use crate::raw::{Event, on_every_wire, say, say_at_once, say_to, with};
 use crate::streams::gists;
 use crate::support::Server;
 
-/// What a verb's task ends with.
+/// The expected result of a verb.
 struct Row {
     words: &'static str,
-    /// The stream behind the first event.
+    /// The events after the first one.
     stream: &'static [&'static str],
     /// The text of the last status message.
     says: Option<&'static str>,
@@ -74,7 +74,7 @@ fn check(wire: Binding, row: &Row, events: &[Event], task: &Value) {
     }
     let artifacts = task["artifacts"].as_array().cloned().unwrap_or_default();
     let parts: Vec<_> = artifacts.iter().flat_map(|artifact| artifact["parts"].as_array().unwrap().clone()).collect();
-    // Numbers of a Struct are doubles, which a JSON library may tell from whole ones.
+    // Numbers in a Struct are doubles, which a JSON library may treat differently from integers.
     let comparable = |parts: &Value| parts.to_string().replace("42.0", "42");
     assert_eq!(comparable(&Value::Array(parts)), comparable(&row.parts), "{wire} {}", row.words);
     for artifact in &artifacts {
@@ -86,7 +86,7 @@ fn check(wire: Binding, row: &Row, events: &[Event], task: &Value) {
 }
 
 #[tokio::test]
-async fn verbs_do_what_the_table_says() {
+async fn verbs_have_the_expected_results() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let table = table();
@@ -95,7 +95,7 @@ async fn verbs_do_what_the_table_says() {
             let events = server.ask(wire, "SendStreamingMessage", words).stream().await.rest().await;
             let task = server.task(wire, events[0].value["task"]["id"].as_str().unwrap()).await;
             check(wire, row, &events, &task);
-            // The same by its id, with other words; words that are not its own mean nothing then.
+            // The message id selects the verb too. Then the text is ignored.
             if row.words.starts_with("tck-stream-0") || row.words == "tck-artifact-file-url" {
                 let id = format!("{}-{wire}", row.words);
                 let by_id = with(say("echo not this"), json!({"message": {"messageId": id}}));
@@ -109,7 +109,7 @@ async fn verbs_do_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn verbs_that_answer_with_a_message() {
+async fn verbs_without_a_task_answer_with_a_message() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for (words, text) in [("tck-message-response", "Direct message response"), ("msg hello you", "hello you")] {
@@ -124,11 +124,11 @@ async fn verbs_that_answer_with_a_message() {
 async fn verbs_that_wait() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
-        // Until cancelled.
+        // Waits until canceled.
         let task = server.ask(wire, "SendMessage", say_at_once("tck-cancel")).send().await.ok();
         let canceled = server.ask(wire, "CancelTask", json!({"id": task["task"]["id"]})).send().await.ok();
         assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED", "{wire}");
-        // Until there is a message; the task is gone on with by that message's own verb.
+        // Waits for a message. That message's own verb continues the task.
         for words in ["tck-auth-required", "auth"] {
             let waits = server.make(wire, words).await;
             assert_eq!(waits["status"]["state"], "TASK_STATE_AUTH_REQUIRED", "{wire} {words}");
@@ -137,7 +137,7 @@ async fn verbs_that_wait() {
             assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{wire} {words}");
             assert_eq!(task["artifacts"][0]["parts"][0]["text"], "Generated text content", "{wire} {words}");
         }
-        // What `ask` asked is answered by anything, what another verb left in that state by that message's own verb.
+        // Any text answers `ask`. A task that another verb left waiting is continued by the message's own verb.
         let waits = server.make(wire, "ask").await;
         let answer = say_to(waits["id"].as_str().unwrap(), "fail");
         let task = server.ask(wire, "SendMessage", answer).send().await.ok()["task"].take();
@@ -151,7 +151,7 @@ async fn verbs_that_wait() {
 }
 
 #[tokio::test]
-async fn verbs_with_pieces_and_gates() {
+async fn verbs_can_write_pieces_and_wait_for_a_gate() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         let events = server.ask(wire, "SendStreamingMessage", say("chunks 3")).stream().await.rest().await;
@@ -163,7 +163,7 @@ async fn verbs_with_pieces_and_gates() {
         let opened = server.make(wire, &format!("open {wire}")).await;
         assert_eq!(opened["artifacts"][0]["parts"][0]["text"], wire.to_string(), "opens, then as echo");
         let gated = server.make(wire, &format!("gate {wire} chunks 2")).await;
-        assert_eq!(gated["artifacts"][0]["parts"].as_array().unwrap().len(), 2, "{wire}: it is open already");
+        assert_eq!(gated["artifacts"][0]["parts"].as_array().unwrap().len(), 2, "{wire}: the gate was already open");
         for words in ["chunks x", "slow x", "data"] {
             assert_eq!(server.make(wire, words).await["status"]["state"], "TASK_STATE_FAILED", "{wire} {words}");
         }
@@ -175,7 +175,7 @@ async fn verbs_with_pieces_and_gates() {
 }
 
 #[tokio::test]
-async fn verbs_count_while_they_are_slow() {
+async fn verbs_count_their_ticks_while_they_are_slow() {
     let server = Server::shared();
     let ticks = async |id: &str| crate::raw::http(&server.admin, "GET", &format!("/test/ticks/{id}"), &[], "").await;
     let task = server.make(Binding::JsonRpc, "slow 0.5").await;

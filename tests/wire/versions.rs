@@ -1,11 +1,11 @@
-//! The protocol version of a request: where it is named, how it is read, what becomes of one that is not served.
+//! The protocol version of a request: where it is named, how it is read, and the error for an unsupported one.
 
 use serde_json::{Value, json};
 
 use crate::raw::{fresh, http, on_every_wire, say};
 use crate::support::{Server, TWO_AGENTS};
 
-/// Every method, with parameters that are as good as they can be.
+/// Every method with valid parameters.
 fn methods() -> Vec<(&'static str, Value)> {
     let (task, id) = (fresh(), fresh());
     vec![
@@ -24,7 +24,7 @@ fn methods() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn c06_a_version_that_is_not_served_is_refused_for_every_method() {
+async fn c06_an_unsupported_version_is_refused_for_every_method() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for (method, params) in methods() {
@@ -40,7 +40,7 @@ async fn c06_a_version_that_is_not_served_is_refused_for_every_method() {
 }
 
 #[tokio::test]
-async fn c06_a_patch_number_and_spaces_do_not_matter() {
+async fn c06_a_patch_number_and_spaces_are_ignored() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for version in ["1.0.7", " 1.0 ", "1.0"] {
@@ -51,7 +51,7 @@ async fn c06_a_patch_number_and_spaces_do_not_matter() {
 }
 
 #[tokio::test]
-async fn c07_without_a_version_a_request_is_one_of_0_3_which_is_not_served() {
+async fn c07_a_request_without_a_version_means_0_3_and_is_refused() {
     let server = Server::shared();
     on_every_wire(|wire| async move {
         for version in [None, Some(""), Some("  ")] {
@@ -67,7 +67,7 @@ async fn c07_without_a_version_a_request_is_one_of_0_3_which_is_not_served() {
 }
 
 #[tokio::test]
-async fn s01_the_version_may_stand_in_the_query_and_the_header_wins() {
+async fn s01_the_query_may_name_the_version_and_the_header_wins() {
     let server = Server::shared();
     let reasons = async |verb: &str, path: &str, headers: &[(&str, &str)], body: &str| {
         let reply = http(&server.url, verb, path, headers, body.to_owned()).await.json();
@@ -89,7 +89,7 @@ async fn s01_the_version_may_stand_in_the_query_and_the_header_wins() {
     ] {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(header.map(|version| ("a2a-version", version)));
-        // A browser's own reader of streams can set no header.
+        // A browser's EventSource cannot set headers.
         let path = format!("/tasks/{open}:subscribe?{query}");
         let owned: Vec<_> = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let answer = crate::raw::open(&server.url, "GET", &path, &owned, "").await;
@@ -103,7 +103,7 @@ async fn s01_the_version_may_stand_in_the_query_and_the_header_wins() {
 }
 
 #[tokio::test]
-async fn s01_an_absent_version_can_be_taken_for_the_current_one() {
+async fn s01_an_absent_version_can_be_configured_to_mean_the_current_one() {
     let server = Server::start(&format!("{TWO_AGENTS}\n[protocol]\nassume_version = \"1.0\""));
     let server = &server;
     on_every_wire(|wire| async move {
@@ -117,7 +117,7 @@ async fn s01_an_absent_version_can_be_taken_for_the_current_one() {
 }
 
 #[tokio::test]
-async fn s01_a_card_needs_no_version_and_names_it_without_a_patch() {
+async fn s01_a_card_needs_no_version_and_has_versions_without_a_patch_number() {
     let server = Server::shared();
     for path in ["/.well-known/agent-card.json", "/kit/.well-known/agent-card.json"] {
         let card = http(&server.url, "GET", path, &[], "").await;
