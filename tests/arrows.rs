@@ -1,4 +1,4 @@
-//! The arrows of the architecture, held by reading the code: who may name whom.
+//! Checks the dependencies between modules by reading the code.
 //!
 //! launch → server → service → engine → {store, agents} → task → schema → bindings. A module may name what stands under it, as far down
 //! as it likes, and nothing else. `task` is pure, and the two crates under `bindings` know no name of the protocol.

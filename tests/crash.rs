@@ -1,7 +1,7 @@
-//! Kill -9 at a random moment, again and again: nothing that a client was told is lost, repeated or contradicted.
+//! `kill -9` at random moments: nothing that a client was told is lost, repeated or contradicted.
 //!
-//! Each round loads a server on all wires, kills it, starts it again on the same store and holds what it says now
-//! against what clients were told before. `TRICORD_CRASH_ROUNDS` sets the number of rounds (default 50), `TRICORD_CRASH_SEED`
+//! Each round puts load on a server over all bindings, kills it, starts it again on the same store, and compares its answers
+//! with what clients were told before. `TRICORD_CRASH_ROUNDS` is the number of rounds (50), `TRICORD_CRASH_SEED` the seed of
 //! the moments.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -21,12 +21,12 @@ use tricord::schema::{GetTaskRequest, ListTasksRequest, StreamResponse, Subscrib
 
 use support::{Server, WIRES, at_once, request, state, task_of, text};
 
-/// What a client was told of a task.
+/// What a client was told about a task.
 #[derive(Default)]
 struct Told {
-    /// The ids of the events where the wire has them, and the events, in order.
+    /// The events in order, with their ids if the binding has them.
     events: Vec<(Option<String>, StreamResponse)>,
-    /// The task as an answer had it.
+    /// The task in an answer.
     answer: Option<Task>,
 }
 
@@ -50,7 +50,7 @@ impl Recorder {
     }
 }
 
-/// A small generator of our own, so that a seed means the same moments everywhere (xorshift64*).
+/// A small random generator (xorshift64*), with which a seed gives the same moments everywhere.
 struct Random(u64);
 
 impl Random {
@@ -77,7 +77,7 @@ fn nothing_that_was_told_is_lost() {
     let (mut tasks, mut events) = (0, 0);
     for round in 0..rounds {
         let recorder = Arc::new(Recorder::default());
-        // A runtime for each round: what still hangs on the dead server goes with it.
+        // Each round has its own runtime. Dropping it ends the calls that still wait for the dead server.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let until = Instant::now() + Duration::from_millis(20 + random.below(300));
         runtime.block_on(async {
@@ -107,15 +107,15 @@ fn nothing_that_was_told_is_lost() {
             for left in [TaskState::Working, TaskState::Submitted] {
                 let ask = ListTasksRequest { status: left.into(), ..ListTasksRequest::default() };
                 let page = client.list_tasks(ask).await.unwrap();
-                assert_eq!(page.total_size, 0, "left in {left:?}: {:?}", page.tasks.first());
+                assert_eq!(page.total_size, 0, "a task is still in {left:?}: {:?}", page.tasks.first());
             }
         });
     }
-    println!("{tasks} tasks and {events} events were told, and all of them stand");
+    println!("{tasks} tasks and {events} events were reported to clients, and the store has all of them");
     assert!(tasks > 0 && events > 0, "the load never reached the server");
 }
 
-/// One client's work, until the server is gone.
+/// The work of one client, until the server is gone.
 async fn load(client: &Client, recorder: &Recorder, lane: usize) {
     for n in 0.. {
         let gone = match (lane + n) % 4 {
@@ -147,39 +147,40 @@ async fn stream(
     Ok(())
 }
 
-/// Holds what a client was told of a task against what the server says after its restart.
+/// Compares what a client was told about a task with the server's answers after its restart.
 async fn check(client: &Client, http: &Client, generation: &str, id: &str, told: Told) {
     let ask = GetTaskRequest { id: id.to_owned(), ..GetTaskRequest::default() };
-    let task = client.get_task(ask).await.unwrap_or_else(|error| panic!("{id} was told of and is lost: {error}"));
+    let task =
+        client.get_task(ask).await.unwrap_or_else(|error| panic!("{id} was reported to a client and is lost: {error}"));
     if let Some(answer) = told.answer {
         if matches!(state(&answer), TaskState::Submitted | TaskState::Working) {
-            assert_ne!(state(&task), TaskState::Working, "{id} is left under way");
+            assert_ne!(state(&task), TaskState::Working, "{id} is still working");
         } else {
-            assert_eq!(task, answer, "{id} is not what it was said to be");
+            assert_eq!(task, answer, "{id} differs from what its client was told");
         }
     }
     let Some((_, first)) = told.events.first() else { return };
     let Some(Payload::Task(_)) = &first.payload else { panic!("{id}: a stream began with {first:?}") };
     let log = replay(http, generation, id).await;
-    // The log is gapless as far as a reader can see: places rise, one state ends it, nothing comes after.
+    // Ids increase, exactly one terminal state ends the log, and nothing follows it.
     let places: Vec<u64> = log.iter().map(|(place, _)| *place).collect();
     assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{id}: {places:?}");
     let ends = log.iter().filter(|(_, event)| ends(event)).count();
     assert!(ends == 1 && log.last().is_some_and(|(_, event)| ends_with(event, state(&task))), "{id}: {ends} ends");
-    // Every event that was told stands in the log, in the same order, with nothing in between.
+    // Every reported event is in the log, in the same order, with nothing in between.
     let told: Vec<&StreamResponse> = told.events[1..].iter().map(|(_, event)| event).collect();
     let stands: Vec<&StreamResponse> = log.iter().map(|(_, event)| event).take(told.len()).collect();
-    assert_eq!(stands, told, "{id}: what was streamed is not what is in the log");
+    assert_eq!(stands, told, "{id}: the streamed events differ from the log");
 }
 
-/// The first half of every event id, which a restart does not change.
+/// Returns the first half of an event id, the generation, which a restart does not change.
 async fn generation(http: &Client) -> String {
     let mut events = http.service().send_streaming_message(&request("echo hi"), http.options()).await.unwrap();
     let id = events.next().await.unwrap().unwrap().id.unwrap();
     id.split_once('.').unwrap().0.to_owned()
 }
 
-/// The events of a task from the record of its message on, as the server has them now.
+/// Reads the events of a task again, from the record of its message on.
 async fn replay(http: &Client, generation: &str, id: &str) -> Vec<(u64, StreamResponse)> {
     let ask = SubscribeToTaskRequest { id: id.to_owned(), ..SubscribeToTaskRequest::default() };
     let options = http.options().clone().last_event_id(&format!("{generation}.2")).unwrap();

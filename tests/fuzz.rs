@@ -1,7 +1,7 @@
-//! The fuzz targets of `fuzz/`, fed for a while on stable Rust: their corpora, and what random changes make of them.
+//! Runs the fuzz targets of `fuzz/` on stable Rust, on their corpora and on random changes of them.
 //!
-//! `TRICORD_FUZZ_ITERATIONS` is how many inputs each target gets, `TRICORD_FUZZ_SEED` which ones. An input that breaks a
-//! target is printed as Rust writes bytes, and stands in `target/fuzz/<target>` for `cargo fuzz run`.
+//! `TRICORD_FUZZ_ITERATIONS` is the number of inputs for each target, `TRICORD_FUZZ_SEED` the seed. An input that breaks a
+//! target is printed as a byte string and written to `target/fuzz/<target>` for `cargo fuzz run`.
 
 #![allow(clippy::print_stdout, reason = "how much was tried is part of the result")]
 
@@ -17,12 +17,12 @@ use std::time::Instant;
 use random::Random;
 use targets::{TARGETS, Target};
 
-/// How many accepted inputs are kept to be changed further, beside the corpus.
+/// The most accepted inputs that are kept for further changes, besides the corpus.
 const KEPT: usize = 300;
-/// The longest input.
+/// The most bytes in an input.
 const LONGEST: usize = 4096;
 
-/// What texts of these kinds are made of.
+/// Fragments of the texts that the targets read.
 const WORDS: &[&[u8]] = &[
     b"\"",
     b"\\",
@@ -93,22 +93,22 @@ const WORDS: &[&[u8]] = &[
 ];
 
 #[test]
-fn nothing_that_peers_write_breaks_what_reads_it() {
+fn no_input_breaks_a_fuzz_target() {
     let number = |name: &str, or| std::env::var(name).map_or(or, |value| value.parse().expect("a number"));
     let iterations = number("TRICORD_FUZZ_ITERATIONS", 15_000);
     let seed = number("TRICORD_FUZZ_SEED", 1);
     println!("{iterations} inputs a target, seed {seed}");
-    // The machinery's own report of a panic would be printed for every input that is tried while shrinking.
+    // The default hook would print a report for every input that is tried while shrinking.
     let fed: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> =
             TARGETS.iter().map(|(name, target)| scope.spawn(move || feed(name, *target, iterations, seed))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a driver does not break")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("the driver does not panic")).collect()
     });
     let broken: Vec<_> = fed.into_iter().flatten().collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// Feeds one target; what breaks it, if something does.
+/// Runs one target and returns the report of an input that breaks it, if there is one.
 fn feed(name: &str, target: Target, iterations: u64, seed: u64) -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
     let mut files: Vec<_> = folder.read_dir().expect("a corpus").map(|file| file.expect("a file").path()).collect();
@@ -141,7 +141,7 @@ fn feed(name: &str, target: Target, iterations: u64, seed: u64) -> Option<String
     None
 }
 
-/// Makes the input smaller, keeps it and says what it is.
+/// Makes the input smaller, writes it to a file and returns the report.
 fn broken(name: &str, target: Target, input: &[u8]) -> String {
     let breaks = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| target(input))).is_err();
     let mut input = input.to_vec();
@@ -159,7 +159,7 @@ fn broken(name: &str, target: Target, input: &[u8]) -> String {
     format!("{name} is broken by b\"{}\" (kept: {})", input.escape_ascii(), kept.is_ok())
 }
 
-/// An input out of the pool, changed in a few places.
+/// Returns an input from the pool, changed in a few places.
 fn changed(pool: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut input = pool[random.below(pool.len())].clone();
     for _ in 0..1 + random.below(4) {

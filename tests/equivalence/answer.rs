@@ -1,20 +1,20 @@
-//! What came of a request, told in the same words for every wire, and when two of them are the same.
+//! The outcome of a request in a form that is the same for every binding, and the rules for comparing two of them.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use tricord_bindings::details::Detail;
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
-    /// It was accepted: the answer, or the events of a stream, and the extensions that are in use.
+    /// The request was accepted: the answer, or the events of a stream, and the extensions in use.
     Accepted { events: Vec<Value>, extensions: String },
-    /// It was refused; the texts say what is wrong with the fields, and altogether.
+    /// The request was refused, with a message and the violations of its fields.
     Refused { reason: String, metadata: Value, fields: Vec<String>, texts: Vec<String> },
 }
 
-/// An error's row in the protocol's table: JSON-RPC code, gRPC status, HTTP status, and the reason.
+/// The rows of the protocol's error table: JSON-RPC code, gRPC status, HTTP status, reason.
 const TABLE: &[(i64, i64, u16, &str)] = &[
     (-32001, 5, 404, "TASK_NOT_FOUND"),
     (-32002, 9, 400, "TASK_NOT_CANCELABLE"),
@@ -28,7 +28,7 @@ const TABLE: &[(i64, i64, u16, &str)] = &[
     (-32600, 8, 413, "TOO_LARGE"),
 ];
 
-/// Where an error's code stands on a wire.
+/// The column of the error table that a binding uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Code {
     JsonRpc(i64),
@@ -37,9 +37,9 @@ pub(crate) enum Code {
 }
 
 impl Answer {
-    /// Reads an error out of its details.
+    /// Reads an error from its details.
     ///
-    /// A reason without a place in the table, or with the code of another, is a fault of the wire.
+    /// A reason that is not in the table, or that has another reason's code, is a fault of the binding.
     pub(crate) fn refused(code: Code, message: &str, details: &[Detail]) -> Result<Self, String> {
         let Some(Detail::ErrorInfo(info)) = details.first() else {
             return Err(format!("{code:?}: no ErrorInfo comes first: {details:?}"));
@@ -63,7 +63,7 @@ impl Answer {
         Ok(Answer::Refused { reason: info.reason.clone(), metadata: json!(info.metadata), fields, texts })
     }
 
-    /// A short name for counting.
+    /// Returns a short name for counting.
     pub(crate) fn name(&self) -> &str {
         match self {
             Answer::Accepted { .. } => "accepted",
@@ -71,7 +71,7 @@ impl Answer {
         }
     }
 
-    /// The same answer with everything that the server makes up replaced by when it was first met.
+    /// Returns the outcome with every id and time of the server replaced by the order in which it first appears.
     pub(crate) fn normal(mut self) -> Self {
         let mut seen = HashMap::new();
         match &mut self {
@@ -81,7 +81,7 @@ impl Answer {
         self
     }
 
-    /// The same answer without what a run that goes on meanwhile decides.
+    /// Returns the outcome without the parts that depend on a run in progress.
     pub(crate) fn without_progress(mut self) -> Self {
         if let Answer::Accepted { events, .. } = &mut self {
             for event in events {
@@ -95,7 +95,7 @@ impl Answer {
         self
     }
 
-    /// The same answer without what it says in words.
+    /// Returns the outcome without texts.
     pub(crate) fn without_texts(mut self) -> Self {
         if let Answer::Refused { texts, .. } = &mut self {
             texts.clear();
@@ -103,7 +103,7 @@ impl Answer {
         self
     }
 
-    /// The same answer, of which only matters that it was accepted.
+    /// Returns the outcome reduced to whether the request was accepted.
     pub(crate) fn bare(mut self) -> Self {
         if let Answer::Accepted { events, .. } = &mut self {
             events.clear();
@@ -116,7 +116,7 @@ fn replace(value: &mut Value, name: &str, seen: &mut HashMap<String, usize>) {
     match value {
         Value::String(text) if name == "timestamp" => {
             let at = text.parse::<tricord_bindings::wkt::Timestamp>();
-            assert!(at.is_ok(), "{text} is no timestamp");
+            assert!(at.is_ok(), "{text} is not a timestamp");
             "a time".clone_into(text);
         }
         Value::String(text) if text.len() == 36 && uuid::Uuid::try_parse(text).is_ok() => {

@@ -1,4 +1,4 @@
-//! A request that every wire can send, and how one is made up.
+//! A request that every binding can send, and the generator of random ones.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -6,22 +6,22 @@ use serde_json::{Map, Value, json};
 use crate::mutate;
 use crate::random::Random;
 
-/// One request. Strings that begin with `@` stand for what the server made: see `world`.
+/// One request. Strings that begin with `@` are placeholders for values that the server chose: see `world`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Case {
     /// The rpc's name.
     pub(crate) rpc: String,
-    /// The request message as JSON, right or wrong.
+    /// The request message as JSON, valid or not.
     pub(crate) params: Value,
-    /// Headers or metadata. A character is a byte.
+    /// Headers or metadata. Each character stands for one byte.
     pub(crate) headers: Vec<(String, String)>,
     /// The query parameter `A2A-Version`, which gRPC does not have.
     pub(crate) version_in_query: Option<String>,
-    /// The tenant stands in the path, on the wires that have one.
+    /// Whether the tenant is in the path, for bindings that have one.
     pub(crate) tenant_in_path: bool,
-    /// What the path says of the tenant beside the message, which gRPC does not have.
+    /// A tenant in the path in addition to the message's; gRPC has no such path.
     pub(crate) second_tenant: Option<String>,
-    /// A stream is asked for by GET, on the wire that has verbs.
+    /// Whether a stream is requested by GET, for the binding that has verbs.
     pub(crate) by_get: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Rpc {
     pub(crate) request: &'static str,
     pub(crate) verb: &'static str,
     pub(crate) path: &'static str,
-    /// How often it is picked.
+    /// The relative frequency.
     weight: usize,
 }
 
@@ -39,7 +39,7 @@ const fn rpc(name: &'static str, request: &'static str, rule: (&'static str, &'s
     Rpc { name, request, verb: rule.0, path: rule.1, weight }
 }
 
-/// All of them.
+/// All rpcs.
 pub(crate) const RPCS: &[Rpc] = &[
     rpc("SendMessage", "SendMessageRequest", ("POST", "/message:send"), 34),
     rpc("SendStreamingMessage", "SendMessageRequest", ("POST", "/message:stream"), 10),
@@ -75,7 +75,7 @@ pub(crate) const RPCS: &[Rpc] = &[
 ];
 
 impl Case {
-    /// The case of this number under this seed.
+    /// Returns the case with this number for this seed.
     pub(crate) fn make(seed: u64, number: u64) -> Self {
         let random = &mut Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ number);
         let mut turn = random.below(RPCS.iter().map(|rpc| rpc.weight).sum());
@@ -84,7 +84,7 @@ impl Case {
             turn = turn.wrapping_sub(rpc.weight);
             found
         });
-        let rpc = chosen.expect("the turn is below the sum");
+        let rpc = chosen.expect("the number is below the sum of the frequencies");
         let mut case = Case {
             rpc: rpc.name.to_owned(),
             params: params(rpc.name, random),
@@ -108,7 +108,7 @@ impl Case {
         RPCS.iter().find(|rpc| rpc.name == self.rpc).unwrap_or_else(|| panic!("no rpc {}", self.rpc))
     }
 
-    /// Whether anything in it is this stand-in.
+    /// Returns whether the case contains this placeholder.
     pub(crate) fn names(&self, reference: &str) -> bool {
         fn inside(value: &Value, reference: &str) -> bool {
             match value {
@@ -229,7 +229,7 @@ fn maybe(into: &mut Value, random: &mut Random, one_in: usize, name: &str, make:
     }
 }
 
-/// A part of any kind.
+/// Returns a part of any kind.
 pub(crate) fn part(random: &mut Random) -> Value {
     let mut part = match random.below(5) {
         0 => json!({"raw": random.pick(&["", "dGNr", "AAECAwQ=", "/+8="])}),
@@ -252,7 +252,7 @@ pub(crate) fn part(random: &mut Random) -> Value {
     part
 }
 
-/// Text of a few pieces, some of them awkward.
+/// Returns text of a few pieces, some of them awkward.
 pub(crate) fn text(random: &mut Random) -> String {
     let pieces = [
         "hello",
@@ -290,7 +290,7 @@ pub(crate) fn object(random: &mut Random, depth: usize) -> Map<String, Value> {
     (0..random.below(4)).map(|_| (text(random), value(random, depth.saturating_sub(1)))).collect()
 }
 
-/// Any JSON value of at most this depth.
+/// Returns any JSON value of at most this depth.
 pub(crate) fn value(random: &mut Random, depth: usize) -> Value {
     match random.below(if depth == 0 { 5 } else { 7 }) {
         0 => Value::Null,

@@ -1,8 +1,8 @@
-//! The three wires are one service: a request, right or wrong, has the same outcome whichever wire it comes by.
+//! Equivalence of the bindings: a request, valid or not, has the same outcome over each of them.
 //!
-//! Random requests go to the real server over all three, and their outcomes are held against each other: accepted or
-//! refused, the reason, the paths of the wrong fields, the resulting tasks. `TRICORD_EQUIVALENCE_REQUESTS` says how many
-//! (20,000), `TRICORD_EQUIVALENCE_SEED` which ones; `TRICORD_EQUIVALENCE_CASE` is one that an earlier run printed.
+//! Random requests go to the real server over all three bindings, and the test compares their outcomes: accepted or refused,
+//! the reason, the paths of invalid fields, the resulting tasks. `TRICORD_EQUIVALENCE_REQUESTS` is the number of requests
+//! (20,000), `TRICORD_EQUIVALENCE_SEED` the seed, and `TRICORD_EQUIVALENCE_CASE` a single case that an earlier run printed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "what was sent is part of the result")]
@@ -31,15 +31,15 @@ use support::Server;
 use wires::{WIRES, Wires};
 use world::World;
 
-/// Cases under way at one time.
+/// The number of cases in progress at once.
 const AT_ONCE: usize = 24;
-/// After how many differences no more are looked for.
+/// The number of differences after which the test stops.
 const ENOUGH: usize = 5;
-/// How often a failing case is sent in a smaller form.
+/// The most attempts to make a failing case smaller.
 const SMALLER: usize = 300;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_has_the_same_outcome_on_every_wire() {
+async fn a_request_has_the_same_outcome_over_every_binding() {
     let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
     let requests = number("TRICORD_EQUIVALENCE_REQUESTS").unwrap_or(20_000);
     let seed = number("TRICORD_EQUIVALENCE_SEED").unwrap_or(1);
@@ -81,26 +81,26 @@ async fn a_request_has_the_same_outcome_on_every_wire() {
             *counts.entry(format!("{} {}", case.rpc, answer.name())).or_default() += 1;
         }
     }
-    assert!(differences.is_empty(), "seed {seed}: the wires differ\n{}", differences.join("\n\n"));
+    assert!(differences.is_empty(), "seed {seed}: the bindings differ\n{}", differences.join("\n\n"));
     println!("no difference in {requests} requests of seed {seed}, {:?}; wires a request: {sent:?}", started.elapsed());
     for (outcome, count) in &counts {
         println!("{count:6} {outcome}");
     }
-    // The comparison means nothing if most is refused at the door.
+    // The comparison means little if most requests are refused early.
     let accepted: usize = counts.iter().filter(|(name, _)| name.ends_with("accepted")).map(|(_, count)| count).sum();
     assert!(accepted as u64 * 5 >= requests, "{accepted} of {requests} were accepted");
 }
 
-/// A server with what it holds, and the ways to it.
+/// A server with its tasks, and connections to it.
 struct Bench {
     world: World,
     wires: Wires,
 }
 
-/// What came of a case on every wire that has a form of it.
+/// The outcomes of a case over every binding that can express it.
 struct Outcome {
     answers: Vec<(Binding, Result<Answer, String>)>,
-    /// What was sent, for people.
+    /// What was sent, as text.
     sent: Vec<String>,
     problem: Option<String>,
 }
@@ -121,7 +121,7 @@ impl Bench {
         let (mut answers, mut sent) = (Vec::new(), Vec::new());
         let key = uuid::Uuid::now_v7().to_string();
         let endless = case.rpc == "SubscribeToTask" && case.names("@live");
-        // A retry is about the same task as the first try.
+        // A retry is about the same task as the first attempt.
         let retried = case.names("@key");
         let mut fresh = self.world.fresh(case, &key).await;
         for wire in WIRES {
@@ -141,7 +141,7 @@ impl Bench {
         Outcome { answers, sent, problem }
     }
 
-    /// Takes away what the difference does not need.
+    /// Removes everything that the difference does not need.
     async fn shrink(&self, mut case: Case, mut outcome: Outcome) -> (Case, Outcome) {
         let mut left = SMALLER;
         'again: while left > 0 {
@@ -162,7 +162,7 @@ impl Bench {
     }
 }
 
-/// What is wrong with the answers, if something is.
+/// Returns the difference between the outcomes, if there is one.
 fn problem(case: &Case, answers: &[(Binding, Result<Answer, String>)]) -> Option<String> {
     if let Some((wire, Err(fault))) = answers.iter().find(|(_, answer)| answer.is_err()) {
         return Some(format!("{wire:?}: {fault}"));
@@ -176,17 +176,17 @@ fn problem(case: &Case, answers: &[(Binding, Result<Answer, String>)]) -> Option
 
 fn same(case: &Case, wire: Binding, a: &Answer, b: &Answer) -> bool {
     match (a, b) {
-        // Protobuf readers stop at a hundred levels, and what could not be read has no path.
+        // Protobuf readers stop at a hundred levels, and a message that could not be read has no path.
         (Answer::Refused { reason: a, .. }, Answer::Refused { reason: b, fields, .. })
             if wire == Binding::Grpc && fields.is_empty() && nests(&case.params) > MAX_PROTOBUF =>
         {
             a == b
         }
-        // Of several values that JSON cannot hold, each wire names the first that it comes to, in an order of its own.
+        // Of several values that JSON cannot represent, each binding names the first in its own order.
         (Answer::Refused { reason: a, .. }, Answer::Refused { reason: b, .. }) if unreadable(&case.params) > 1 => {
             a == b
         }
-        // A query has no types that could be called by name.
+        // Query parameters have no JSON types that a message could name.
         _ if wire == Binding::HttpJson && case.rpc().verb != "POST" => {
             a.clone().without_texts() == b.clone().without_texts()
         }
@@ -194,7 +194,7 @@ fn same(case: &Case, wire: Binding, a: &Answer, b: &Answer) -> bool {
     }
 }
 
-/// How many values a reader of JSON stops at, and a reader of protobuf does not.
+/// Counts the values at which a JSON reader stops and a protobuf reader does not.
 fn unreadable(params: &serde_json::Value) -> usize {
     let numbers = [("/message/role", 2), ("/status", 8)];
     let unknown = numbers.iter().filter(|(at, last)| {
@@ -204,10 +204,10 @@ fn unreadable(params: &serde_json::Value) -> usize {
     unknown.count() + structs.filter(|value| nests(value) > MAX_VALUE_DEPTH).count()
 }
 
-/// How deep a `Struct` or `Value` may nest.
+/// The most levels in a `Struct` or `Value`.
 const MAX_VALUE_DEPTH: usize = 30;
 
-/// How deep a request may nest for its protobuf to be read, at least.
+/// The nesting up to which a request can certainly be read as protobuf.
 const MAX_PROTOBUF: usize = 33;
 
 fn nests(value: &serde_json::Value) -> usize {
@@ -218,14 +218,14 @@ fn nests(value: &serde_json::Value) -> usize {
     }
 }
 
-/// An answer without what may differ.
+/// Returns an outcome without the parts that may differ.
 fn comparable(case: &Case, answer: Answer) -> Answer {
     let at_once = case.params["configuration"]["returnImmediately"] == true;
-    // A list of an agent that others send to meanwhile.
+    // Other cases may send to the agent of this list at the same time.
     let moving = case.rpc == "ListTasks" && case.params["tenant"] != "still";
     match answer {
         answer if moving => answer.bare(),
-        // A retry is answered with the very same task.
+        // A retry gets the same task.
         answer if case.names("@key") => answer,
         answer if at_once => answer.without_progress().normal(),
         answer => answer.normal(),

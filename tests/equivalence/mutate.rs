@@ -1,11 +1,11 @@
-//! What is done to good requests so that they become bad, odd, or good in another way.
+//! Mutations that make valid requests invalid, odd, or valid in another way.
 
 use serde_json::{Value, json};
 
 use crate::case::{Case, part, text, value};
 use crate::random::Random;
 
-/// Points in time as clients write them, right and wrong.
+/// Timestamps as clients write them, valid and invalid.
 pub(crate) const TIMES: &[&str] = &[
     "2020-01-01T00:00:00Z",
     "2020-01-01T00:00:00.123456789Z",
@@ -106,7 +106,7 @@ const STATES: &[&str] = &[
     "[]",
 ];
 
-/// Changes one thing.
+/// Applies one mutation.
 pub(crate) fn mutate(case: &mut Case, random: &mut Random) {
     match random.below(19) {
         0 | 1 => edit(case, random, |random, node| node.remove(random)),
@@ -139,7 +139,7 @@ pub(crate) fn mutate(case: &mut Case, random: &mut Random) {
             let places =
                 ["/message/parts/0/text", "/message/messageId", "/message/parts/0/mediaType", "/message/taskId"];
             match random.below(places.len() + 1) {
-                // A path with a long name in it.
+                // A path with a long name.
                 4 => set(case, "/metadata", json!({long: deeper(31, true)})),
                 at => set(case, places[at], json!(long)),
             }
@@ -155,7 +155,7 @@ fn is_send(case: &Case) -> bool {
 }
 
 fn raw(json: &str) -> Value {
-    // A number that no double holds has no place in a value; the wires' own tests have it.
+    // A value cannot hold a number beyond doubles. Other tests cover it.
     serde_json::from_str(json).unwrap_or(Value::Null)
 }
 
@@ -256,7 +256,7 @@ fn unknown(case: &mut Case, random: &mut Random) {
     set(case, place, value(random, 2));
 }
 
-/// Names a member as the schema does, or both ways.
+/// Spells a member as in the schema, or in both ways.
 fn snake(case: &mut Case, random: &mut Random) {
     let twice = random.below(4) == 0;
     edit(case, random, |_, node| {
@@ -282,7 +282,7 @@ fn token(case: &mut Case, random: &mut Random) {
     set(case, "/pageToken", json!(token));
 }
 
-/// A place in the request: an object or list, and one of its members.
+/// A position in the request: an object or list, and one of its members.
 struct Node<'a> {
     parent: &'a mut Value,
     at: At,
@@ -316,10 +316,10 @@ impl Node<'_> {
     }
 }
 
-/// Does something to a place that is picked among all.
+/// Changes the request at a random position.
 fn edit(case: &mut Case, random: &mut Random, change: impl FnOnce(&mut Random, Node<'_>)) {
     let mut places = places(&case.params);
-    // What names the agent decides whose lists change; it has a mutation of its own.
+    // The agent decides which lists change, so it has its own mutation.
     places.retain(|(parent, at)| !(parent.is_empty() && matches!(at, At::Member(name) if name == "tenant")));
     if places.is_empty() {
         return;
@@ -353,7 +353,7 @@ fn places(root: &Value) -> Vec<(String, At)> {
     found
 }
 
-/// The same case without one of its members, elements or headers, in every way.
+/// Returns every case that lacks one member, element or header of this one.
 pub(crate) fn smaller(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     for (pointer, at) in places(&case.params) {

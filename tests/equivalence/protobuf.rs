@@ -1,12 +1,12 @@
-//! A JSON request as protobuf, where protobuf can say the same. Written against the descriptors and not with the server's
-//! own reader, so that the two can disagree.
+//! Converts a JSON request to protobuf, if protobuf can express it. Uses the descriptors and not the server's own reader, so
+//! that the two can disagree.
 
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value as Field};
 use serde_json::Value;
 use tricord_bindings::wkt::Timestamp;
 
-/// The bytes of a request message; `None` when the JSON means nothing in protobuf: a value of a wrong type, an unknown
+/// Returns the bytes of a request message, or `None` if protobuf cannot express the JSON: a value of a wrong type, an unknown
 /// name, a field given twice.
 pub(crate) fn encode(pool: &DescriptorPool, request: &str, json: &Value) -> Option<Vec<u8>> {
     let descriptor = pool.get_message_by_name(&format!("lf.a2a.v1.{request}"))?;
@@ -48,7 +48,7 @@ fn message(descriptor: &MessageDescriptor, json: &Value) -> Option<DynamicMessag
 
 fn of_field(field: &FieldDescriptor, json: &Value) -> Option<Field> {
     if field.is_map() {
-        // No request has one.
+        // No request has a field of this type.
         return None;
     }
     if field.is_list() {
@@ -72,7 +72,7 @@ fn single(field: &FieldDescriptor, json: &Value) -> Option<Field> {
     })
 }
 
-/// A whole number in any of JSON's spellings, in a string or not.
+/// Reads a whole number in any JSON spelling, also inside a string.
 fn integer(json: &Value) -> Option<i32> {
     let number = match json {
         Value::String(text) if text.trim() != text => return None,

@@ -1,4 +1,4 @@
-//! A case on each of the wires: how it looks there, and its answer read back.
+//! Sends a case over each binding and reads the answer.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -23,18 +23,18 @@ use crate::answer::{Answer, Code};
 use crate::case::Case;
 use crate::protobuf;
 
-/// All three, in the order in which a case is sent.
+/// All bindings, in the order in which a case is sent.
 pub(crate) const WIRES: [Binding; 3] = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
 
-/// How deep a request's JSON may nest.
+/// The most levels in the JSON of a request.
 const MAX_JSON_DEPTH: usize = 64;
 
-/// How long an answer may take.
+/// The longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Agents that a path can name; others stand in the message, so that no path means something else.
+/// Agents that a path can name. Other names are only put into the message, because a path might mean something else.
 const IN_PATHS: &[&str] = &["kit", "other", "strict", "still", "nope", "KIT"];
-/// What only longer paths than that of a JSON-RPC endpoint can name: no agent may be called so.
+/// Words that begin other paths, so that a JSON-RPC endpoint cannot have them. No agent may have such a name.
 const IN_LONG_PATHS: &[&str] = &["é", "a/b"];
 
 /// Connections to a server, kept open.
@@ -56,7 +56,7 @@ impl Wires {
         }
     }
 
-    /// How a case looks on a wire, its stand-ins resolved; `None` where the wire has no form of it.
+    /// Returns the request for a case with its placeholders replaced, or `None` if the binding cannot express it.
     pub(crate) fn request(&self, wire: Binding, case: &Case) -> Option<Request<Full<Bytes>>> {
         let mut request = match wire {
             Binding::JsonRpc => self.jsonrpc(case),
@@ -71,7 +71,7 @@ impl Wires {
         Some(request)
     }
 
-    /// Sends it and reads the answer; of a stream that has no end only the first event. An error is a fault of the wire.
+    /// Sends a request and reads the answer, or only the first event of an endless stream. An error is a fault of the binding.
     pub(crate) async fn send(
         &self,
         wire: Binding,
@@ -134,7 +134,7 @@ impl Wires {
         Some(request.body(Full::from(body)).expect("a request"))
     }
 
-    /// The members as parameters, where text can say what they say.
+    /// Returns the members as query parameters, if text can express them.
     fn query(&self, request: &str, params: &Value, query: &mut Vec<String>) -> Option<()> {
         let descriptor = self.pool.get_message_by_name(&format!("lf.a2a.v1.{request}"))?;
         for (name, value) in params.as_object()? {
@@ -142,12 +142,12 @@ impl Wires {
             if value.is_null()
                 && field.as_ref().is_some_and(|field| name != field.name() && params.get(field.name()).is_some())
             {
-                // Twice nothing is twice only where nothing can be written.
+                // A query cannot repeat a parameter without a value.
                 return None;
             }
             let text: Cow<'_, str> = match (field.map(|field| field.kind()), value) {
                 (Some(_), Value::Null) => continue,
-                // In a query every word is a string and no string is a boolean.
+                // A query cannot tell strings from booleans.
                 (Some(Kind::String), Value::String(text)) => text.into(),
                 (Some(Kind::String), _) | (Some(Kind::Bool), Value::String(_)) => return None,
                 (Some(Kind::Enum(_)), Value::String(text)) if text.parse::<f64>().is_ok() => return None,
@@ -161,7 +161,7 @@ impl Wires {
     }
 
     fn grpc(&self, case: &Case) -> Option<Request<Full<Bytes>>> {
-        // What stands in an address has no form here, and neither has what only JSON has a limit for.
+        // gRPC has no path and no query, and no limit on JSON nesting.
         if case.version_in_query.is_some()
             || case.second_tenant.is_some()
             || crate::nests(&case.params) > MAX_JSON_DEPTH
@@ -178,7 +178,7 @@ impl Wires {
     }
 }
 
-/// What follows the host when the tenant stands in the path: then it is taken out of the message.
+/// Returns the path with the tenant in it, and removes the tenant from the message.
 fn scope_of_path(case: &Case, params: &mut Value, more: &[&str]) -> String {
     if let Some(second) = &case.second_tenant {
         return format!("/{}", quote(second));
@@ -198,14 +198,14 @@ fn version_query(case: &Case) -> Option<String> {
     case.version_in_query.as_ref().map(|version| format!("A2A-Version={}", quote(version)))
 }
 
-/// Text as it stands in a path or query: every byte but letters and digits as `%XX`.
+/// Encodes text for a path or query: every byte but letters and digits as `%XX`.
 fn quote(text: &str) -> String {
     let byte =
         |byte| if u8::is_ascii_alphanumeric(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(byte).collect()
 }
 
-/// Collects a body, or its first event only.
+/// Reads a body, or only its first event.
 async fn collect(response: Response<Incoming>, endless: bool) -> Result<(http::response::Parts, Bytes), String> {
     let (mut head, mut body) = response.into_parts();
     let mut all = Vec::new();
@@ -312,7 +312,7 @@ async fn read_grpc(case: &Case, response: Response<Incoming>, endless: bool) -> 
     }
 }
 
-/// The JSON of a protobuf answer.
+/// Converts a protobuf answer to JSON.
 fn print(rpc: &str, protobuf: &[u8]) -> Result<Value, String> {
     fn of<M: prost::Message + Default + serde::Serialize>(protobuf: &[u8]) -> Result<Value, String> {
         let message = M::decode(protobuf).map_err(|error| error.to_string())?;

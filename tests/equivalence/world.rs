@@ -1,8 +1,8 @@
-//! What the server holds before anything is compared, and the stand-ins by which cases name it.
+//! The tasks on the server before the comparison, and the placeholders by which cases name them.
 //!
-//! What a stand-in means is made anew in every run, so that a printed case can be sent again to another server. `@live`
-//! means a task that waits for input, one of its own for each wire and case; `@key` an idempotency key, one for each case
-//! on all wires. Everything else has ended and is only read.
+//! Every run creates new values for the placeholders, so that a printed case can be sent to another server. `@live` is a task
+//! that waits for input, a separate one for each binding and case. `@key` is an idempotency key, the same for a case over all
+//! bindings. All other tasks have ended and are only read.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::case::Case;
 
-/// The agents: two that are sent to, one whose lists stay as they are, one that asks for an extension.
+/// The agents: two that get messages, one whose lists never change, one that requires an extension.
 pub(crate) const CONFIG: &str = r#"
 [store]
 url = "memory:"
@@ -48,7 +48,7 @@ required = true
 uri = "urn:two"
 "#;
 
-/// What stands for what.
+/// The values of the placeholders.
 pub(crate) struct World {
     client: Client<HttpConnector, Full<Bytes>>,
     url: String,
@@ -56,7 +56,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Makes tasks in every state.
+    /// Creates tasks in every state.
     pub(crate) async fn make(url: &str) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         let mut world = World { client, url: url.to_owned(), means: HashMap::new() };
@@ -101,7 +101,7 @@ impl World {
         world
     }
 
-    /// A case as it is sent over one wire: `fresh` holds what was made for it alone.
+    /// Returns a case as it is sent over one binding. `fresh` has the values that were created for it alone.
     pub(crate) fn resolve(&self, case: &Case, fresh: &HashMap<String, String>) -> Case {
         fn inside(value: &mut Value, name: &str, means: &impl Fn(&str, &str) -> Option<String>) {
             match value {
@@ -116,7 +116,7 @@ impl World {
             }
         }
         let means = |name: &str, text: &str| match fresh.get(text) {
-            // What differs from wire to wire stands only where the server reads a name, not in what it hands on.
+            // Values that differ between bindings only replace names that the server resolves, not content that it returns.
             Some(fresh) => ["id", "taskId", "contextId", ""].contains(&name).then(|| fresh.clone()),
             None => self.means.get(text).cloned(),
         };
@@ -130,7 +130,7 @@ impl World {
         case
     }
 
-    /// What a case needs for itself on one wire.
+    /// Creates the values that a case needs for itself over one binding.
     pub(crate) async fn fresh(&self, case: &Case, key: &str) -> HashMap<String, String> {
         let mut fresh = HashMap::from([("@key".to_owned(), key.to_owned())]);
         if case.names("@live") {
@@ -155,7 +155,7 @@ impl World {
         self.call("SendMessage", json!({"tenant": tenant, "message": message}), "").await["task"].take()
     }
 
-    /// A good call over JSON-RPC.
+    /// Makes a valid call over JSON-RPC.
     async fn call(&self, method: &str, params: Value, key: &str) -> Value {
         let body = self.post(method, &params, key).await;
         let mut answer: Value = serde_json::from_slice(&body).expect("JSON comes back");
@@ -171,7 +171,7 @@ impl World {
         response.expect("an answer").into_body().collect().await.expect("a whole answer").to_bytes()
     }
 
-    /// The generation that the store's event ids carry: it stands in the ids of a stream.
+    /// Returns the store's generation, which is part of every event id.
     async fn generation(&self) -> String {
         let message = json!({"messageId": "g", "role": "ROLE_USER", "parts": [{"text": "echo hi"}]});
         let body = self.post("SendStreamingMessage", &json!({"message": message}), "").await;
@@ -186,5 +186,5 @@ fn id(task: &Value) -> &str {
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a string")).to_owned()
 }

@@ -1,5 +1,5 @@
-//! The official clients of other languages, unchanged, against the real binary: a test for each client and wire. What they
-//! do and expect is in `tests/interop`: `python_client.py` and `js_client.mjs`.
+//! The official clients of other languages, unchanged, against the real binary: one test for each client and binding. Their
+//! scripts are `python_client.py` and `js_client.mjs` in `tests/interop`.
 
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests of the wire")]
 #[path = "../wire/support.rs"]
@@ -25,11 +25,11 @@ kind = "conformance"
 
 [[agents.card.extensions]]
 uri = "https://example.com/extensions/strict"
-description = "To be named by every caller"
+description = "Every caller has to name it"
 required = true
 "#;
 
-/// The server that most scenarios talk to, one that pings after 300 ms of silence, and one that never does.
+/// The server of most scenarios, one that pings after 300 ms without events, and one that never pings.
 struct Servers {
     usual: Server,
     brisk: Server,
@@ -45,7 +45,7 @@ impl Servers {
         Self { usual: Server::start(AGENTS), brisk: pinging("300ms"), mute: pinging("0") }
     }
 
-    /// Runs all scenarios of a script over a wire; the first that fails is told with all that the script says of it.
+    /// Runs all scenarios of a script over one binding. A failure includes the script's output.
     fn passes(&self, program: &str, script: &str, wire: &str) {
         let output = Command::new(program_of_setup(program))
             .arg(root().join("tests/interop").join(script))
@@ -64,7 +64,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// The interpreter, once what its scripts need is there too.
+/// Returns the interpreter, after checking that the libraries of its scripts are installed.
 fn program_of_setup(program: &str) -> PathBuf {
     let (program, needed) = match program {
         "python" => (root().join("target/venv/bin/python"), root().join("target/venv/bin/python")),

@@ -1,4 +1,4 @@
-//! A small generator of numbers (splitmix64): enough to vary what tests send, and the same on every machine.
+//! A small random generator (splitmix64), which gives the same numbers on every machine.
 
 /// The generator. The same seed gives the same numbers.
 pub(crate) struct Random(u64);
@@ -15,7 +15,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to `limit - 1`.
+    /// Returns a number from 0 to `limit - 1`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
