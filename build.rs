@@ -32,6 +32,22 @@ fn main() {
         required_oneofs: vec![".lf.a2a.v1.Part.content".into()],
         // What drafts of the protocol called it, and a client still does.
         aliases: vec![(".lf.a2a.v1.ListTasksRequest.status_timestamp_after".into(), "lastUpdatedAfter".into())],
+        capabilities: [
+            ("streaming", &["SendStreamingMessage", "SubscribeToTask"][..]),
+            (
+                "push_notifications",
+                &[
+                    "CreateTaskPushNotificationConfig",
+                    "GetTaskPushNotificationConfig",
+                    "ListTaskPushNotificationConfigs",
+                    "DeleteTaskPushNotificationConfig",
+                ],
+            ),
+            ("extended_agent_card", &["GetExtendedAgentCard"]),
+        ]
+        .map(|(capability, rpcs)| (capability.into(), rpcs.iter().map(|rpc| (*rpc).into()).collect()))
+        .to_vec(),
+        anonymous: Vec::new(),
         document: tricord_codegen::Document {
             title: "Agent2Agent (A2A) protocol".into(),
             version: "1.0".into(),

@@ -3,6 +3,8 @@
 use tonic::Code;
 use tricord_bindings::{Kind, Protocol};
 
+use crate::schema::codec::SchemaCodec;
+
 /// The protocol version that this server speaks and writes, without a patch number (§3.6).
 pub const VERSION: &str = "1.0";
 /// The version of a request that names none (§3.6.2).
@@ -37,7 +39,7 @@ const fn protocol(absent_version: &'static str) -> Protocol {
         error_domain: "a2a-protocol.org",
         version_header: "a2a-version",
         version_header_label: "A2A-Version",
-        versions: &[VERSION],
+        codecs: &[&SchemaCodec],
         absent_version,
         extensions_header: "a2a-extensions",
         media_type: MEDIA_TYPE,

@@ -12,7 +12,7 @@ mod tree {
 pub use tree::client::{self, A2aServiceClient};
 pub use tree::lf::a2a::v1::*;
 pub use tree::service::{self, A2aService, RPCS};
-pub use tree::{grpc, http_json, jsonrpc, requests};
+pub use tree::{codec, grpc, http_json, requests};
 
 /// The records that the store keeps.
 pub mod store {

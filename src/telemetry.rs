@@ -6,7 +6,7 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tricord_bindings::host::ACCESS;
+use tricord_bindings::pipeline::ACCESS;
 
 use crate::config::{LogConfig, LogFormat};
 

@@ -176,12 +176,31 @@ impl BodyLimits {
         Ok(())
     }
 
+    /// Reads a body to its end. One that came in one piece is not copied; the rest of one that is refused is discarded.
+    ///
+    /// # Errors
+    /// Those of [`BodyLimits::read`].
+    pub(crate) async fn read_or_discard<B>(
+        &self,
+        headers: &HeaderMap,
+        mut body: B,
+    ) -> Result<(Bytes, BudgetPermit), Error>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    {
+        let read = self.read(&mut body).await;
+        if read.is_err() {
+            discard(headers, body);
+        }
+        read
+    }
+
     /// Reads a body to its end. One that came in one piece is not copied.
     ///
     /// # Errors
-    /// [`kinds::TOO_LARGE`] as soon as the limit is passed, [`kinds::UNAVAILABLE`] when all bodies together hold too much,
-    /// [`kinds::INVALID_REQUEST`] when it breaks off or takes too long.
-    pub async fn read<B>(&self, body: &mut B) -> Result<(Bytes, BudgetPermit), Error>
+    /// [`kinds::TOO_LARGE`] as soon as the limit is passed, [`kinds::UNAVAILABLE`] if all bodies together hold too much,
+    /// [`kinds::INVALID_REQUEST`] if it breaks off or takes too long.
+    pub(crate) async fn read<B>(&self, body: &mut B) -> Result<(Bytes, BudgetPermit), Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {

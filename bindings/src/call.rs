@@ -1,83 +1,31 @@
-//! What a transport says about one request, in the same words for every wire.
+//! What a request says beside its message, the same for every binding.
 
-use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
+use crate::authenticator::Principal;
+use crate::codec::Codec;
 use crate::error::{Error, Protocol};
+use crate::{Binding, Rpc};
 
-/// The wire that a request came by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Binding {
-    /// gRPC over HTTP/2.
-    Grpc,
-    /// JSON-RPC 2.0 over HTTP.
-    JsonRpc,
-    /// HTTP verbs and paths with JSON bodies.
-    HttpJson,
-}
-
-impl Binding {
-    /// The name used in spans and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Binding::Grpc => "grpc",
-            Binding::JsonRpc => "jsonrpc",
-            Binding::HttpJson => "http",
-        }
-    }
-}
-
-/// What is empty needs no allocation of its own.
-static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
-
-/// Who the door found a caller to be. Plain data; it becomes a [`Principal`] only inside this crate, after a door said so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// The customer that tasks belong to; empty for everybody, where there is no authentication.
-    pub owner: Arc<str>,
-}
-
-impl Identity {
-    /// Nobody in particular.
-    pub fn anonymous() -> Self {
-        Self { owner: EMPTY.clone() }
-    }
-}
-
-/// A caller that went through the door. It cannot be made anywhere else, so a handler that has one was called by the
-/// server, after authentication.
+/// What a request says beside its message. `A` is what the service resolved the request's scope to, which `authorize`
+/// returns; before that it is `()`.
 #[derive(Debug, Clone)]
-pub struct Principal(Identity);
-
-impl Principal {
-    pub(crate) fn authorized(identity: Identity) -> Self {
-        Self(identity)
-    }
-
-    /// The customer that this caller acts for.
-    pub fn owner(&self) -> &Arc<str> {
-        &self.0.owner
-    }
-}
-
-/// What a transport says about one request.
-#[derive(Debug, Clone)]
-pub struct Call {
+pub struct Call<A = ()> {
     /// Who calls.
     pub principal: Principal,
-    /// The wire it came by.
+    /// The binding that the request came by.
     pub binding: Binding,
-    /// The rpc's name in the schema.
-    pub rpc: &'static str,
-    /// The agent that is meant: the scope field of the request, resolved by the service (never empty after that).
-    pub agent: Arc<str>,
+    /// The rpc that is called.
+    pub rpc: &'static Rpc,
+    /// What the scope of the request names, looked up by the service's `authorize`.
+    pub agent: A,
     /// The protocol version asked for, `Major.Minor`.
     pub version: &'static str,
-    /// Extension URIs: those that the client named, and after the service's admission those in use.
+    /// Extension URIs: those that the client named and, after `authorize`, those in use.
     pub extensions: Vec<String>,
-    /// When the client stops waiting.
+    /// When the client stops waiting. The pipeline acts on it; a handler may look how long it has.
     pub deadline: Option<Instant>,
     /// The `traceparent` header, verbatim.
     pub trace: Option<String>,
@@ -88,21 +36,21 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads what the headers say about a call of `rpc` in a version that was found to be served.
+    /// Reads what the headers say about a call of `rpc`.
     pub(crate) fn read(
         protocol: &Protocol,
         headers: &HeaderMap,
         principal: Principal,
-        version: &'static str,
+        codec: &'static dyn Codec,
         binding: Binding,
-        rpc: &'static str,
+        rpc: &'static Rpc,
     ) -> Self {
         Self {
             principal,
             binding,
             rpc,
-            agent: EMPTY.clone(),
-            version,
+            agent: (),
+            version: codec.version(),
             extensions: extensions(protocol, headers),
             deadline: None,
             trace: text(headers, "traceparent"),
@@ -110,13 +58,36 @@ impl Call {
             last_event_id: text(headers, "last-event-id"),
         }
     }
+
+    /// Returns the same call with what its scope names.
+    pub(crate) fn with_agent<A>(self, agent: A) -> Call<A> {
+        let Self { principal, binding, rpc, agent: (), version, extensions, deadline, trace, .. } = self;
+        let (idempotency_key, last_event_id) = (self.idempotency_key, self.last_event_id);
+        Call { principal, binding, rpc, agent, version, extensions, deadline, trace, idempotency_key, last_event_id }
+    }
 }
 
-/// The version that the request is in: header or metadata first, then the query parameter of the same name.
+impl<A> Call<A> {
+    /// Returns the header that tells the client which extensions are in use, if any are.
+    pub(crate) fn extensions_header(&self) -> Option<HeaderValue> {
+        match self.extensions.as_slice() {
+            [] => None,
+            [one] => HeaderValue::from_str(one).ok(),
+            many => HeaderValue::from_str(&many.join(", ")).ok(),
+        }
+    }
+}
+
+/// Chooses the codec of the version that the request asks for: by header or metadata first, then by the query parameter
+/// of the same name.
 ///
 /// # Errors
-/// The protocol's error, whose message names the header and the versions served.
-pub(crate) fn version(protocol: &Protocol, headers: &HeaderMap, query: Option<&str>) -> Result<&'static str, Error> {
+/// The protocol's error for a version that is not served. Its message names the header and the versions served.
+pub(crate) fn choose_codec(
+    protocol: &Protocol,
+    headers: &HeaderMap,
+    query: Option<&str>,
+) -> Result<&'static dyn Codec, Error> {
     let header = headers.get(protocol.version_header);
     if let Some(value) = header.filter(|value| !value.as_bytes().trim_ascii().is_empty()) {
         let asked = value.to_str().unwrap_or("(not text)");
@@ -132,32 +103,33 @@ pub(crate) fn version(protocol: &Protocol, headers: &HeaderMap, query: Option<&s
         let message = format!(
             "a request without the header {version_header_label} is one of version {absent_version}, which is not served; \
              send {version_header_label} with {}",
-            protocol.versions.join(" or ")
+            versions(protocol)
         );
         Error::new(protocol.version_not_supported, message)
     })
 }
 
-fn served(protocol: &Protocol, asked: &str) -> Option<&'static str> {
+fn served(protocol: &Protocol, asked: &str) -> Option<&'static dyn Codec> {
     let mut numbers = asked.trim().splitn(3, '.');
     let (major, minor, patch) = (numbers.next()?, numbers.next()?, numbers.next());
     if patch.is_some_and(|patch| patch.is_empty() || !patch.bytes().all(|b| b.is_ascii_digit())) {
         return None;
     }
-    protocol.versions.iter().copied().find(|version| version.split_once('.') == Some((major, minor)))
+    protocol.codecs.iter().copied().find(|codec| codec.version().split_once('.') == Some((major, minor)))
 }
 
 fn not_served(protocol: &Protocol, asked: &str) -> Error {
     let asked: String = asked.trim().chars().take(32).collect();
-    let message = format!(
-        "version {asked:?} is not served; send the header {} with {}",
-        protocol.version_header_label,
-        protocol.versions.join(" or ")
-    );
+    let (header, versions) = (protocol.version_header_label, versions(protocol));
+    let message = format!("version {asked:?} is not served; send the header {header} with {versions}");
     Error::new(protocol.version_not_supported, message)
 }
 
-/// The extension URIs that the client named, once each, in its order.
+fn versions(protocol: &Protocol) -> String {
+    protocol.codecs.iter().map(|codec| codec.version()).collect::<Vec<_>>().join(" or ")
+}
+
+/// Returns the extension URIs that the client named, once each, in its order.
 pub(crate) fn extensions(protocol: &Protocol, headers: &HeaderMap) -> Vec<String> {
     let mut named = Vec::new();
     for line in headers.get_all(protocol.extensions_header) {
@@ -170,7 +142,7 @@ pub(crate) fn extensions(protocol: &Protocol, headers: &HeaderMap) -> Vec<String
     named
 }
 
-/// A value that is only compared: also one that is no text is there, and other bytes are another.
+/// Reads a value that is only compared: bytes that are not text count too.
 fn opaque(value: &http::HeaderValue) -> Option<String> {
     let value = value.as_bytes().trim_ascii();
     (!value.is_empty()).then(|| value.iter().copied().map(char::from).collect())
@@ -189,7 +161,7 @@ mod tests {
     fn asked(uri: &str, header: Option<&str>) -> Result<&'static str, Error> {
         let headers: Vec<_> = header.map(|value| ("x-version", value)).into_iter().collect();
         let head = head("GET", uri, &headers);
-        version(&PROTOCOL, &head.headers, head.uri.query())
+        choose_codec(&PROTOCOL, &head.headers, head.uri.query()).map(Codec::version)
     }
 
     #[test]

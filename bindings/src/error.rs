@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use crate::codec::Codec;
+
 /// A kind of error: one row of a protocol's error table.
 ///
 /// Kinds are `static`s, compared by [`Kind::reason`]. Those that every protocol needs stand in [`kinds`]; a protocol adds
@@ -58,7 +60,7 @@ pub mod kinds {
     pub static DEADLINE_EXCEEDED: Kind = kind("DEADLINE_EXCEEDED", -32000, Code::DeadlineExceeded, 504);
 }
 
-/// The names that a protocol gives to what all wires have: values, so that this crate need not know them.
+/// The names that a protocol gives to what all bindings have: values, so that this crate need not know them.
 #[derive(Debug)]
 pub struct Protocol {
     /// `domain` of `google.rpc.ErrorInfo`.
@@ -67,8 +69,8 @@ pub struct Protocol {
     pub version_header: &'static str,
     /// The same name as people write it, for messages: `X-Version`.
     pub version_header_label: &'static str,
-    /// The versions served, as `Major.Minor`, the newest first.
-    pub versions: &'static [&'static str],
+    /// The versions served, the newest first; at least one.
+    pub codecs: &'static [&'static dyn Codec],
     /// The version that a request without one means.
     pub absent_version: &'static str,
     /// The header and metadata key that lists extension URIs, lower case.
@@ -79,6 +81,16 @@ pub struct Protocol {
     pub version_not_supported: &'static Kind,
     /// What a body of another media type gets.
     pub content_type_not_supported: &'static Kind,
+}
+
+impl Protocol {
+    /// Returns the newest version, in which errors are written if the request asks for a version that is not served.
+    ///
+    /// # Panics
+    /// If no version is served at all.
+    pub fn newest(&self) -> &'static dyn Codec {
+        self.codecs[0]
+    }
 }
 
 // An error quotes what the client sent, and on gRPC it goes out in headers: peers break off a connection over more than 8 KiB

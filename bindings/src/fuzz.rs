@@ -17,7 +17,7 @@ pub fn envelope(body: &[u8]) -> Result<ReadEnvelope<'_>, (Option<&[u8]>, Error)>
 }
 
 pub fn version(protocol: &Protocol, headers: &HeaderMap, query: Option<&str>) -> Result<&'static str, Error> {
-    crate::call::version(protocol, headers, query)
+    crate::call::choose_codec(protocol, headers, query).map(|codec| codec.version())
 }
 
 pub fn extensions(protocol: &Protocol, headers: &HeaderMap) -> Vec<String> {

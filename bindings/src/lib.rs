@@ -1,25 +1,30 @@
-//! What a wire is, and nothing of any one protocol: the runtime that code made by `tricord-codegen` calls.
+//! What a binding is, and nothing of any one protocol: the runtime that code made by `tricord-codegen` calls.
 //!
-//! A request comes in as bytes of one of three wires and leaves this crate as a [`Call`] (what the transport said) and
-//! a typed request; the answer comes back as a [`Reply`], [`Events`] or an [`Error`] and leaves as bytes again. The three
-//! wires are three files with the same functions in the same order, so that their differences can be read side by side.
+//! A request comes in as bytes of one of three bindings and becomes a [`Call`] (what the transport said) and a typed
+//! request; the answer comes back as a [`Reply`], [`Events`] or an [`Error`] and leaves as bytes again. One [`Pipeline`]
+//! runs these steps. The bindings are three implementations of one trait, [`pipeline::Exchange`], with the same functions
+//! in the same order, so that their differences can be read side by side.
 
+mod authenticator;
+mod binding;
 pub mod body;
 pub mod call;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod codec;
 pub mod details;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod grpc;
-pub mod host;
 pub mod http_json;
 pub mod jsonrpc;
 mod meter;
+pub mod pipeline;
 pub mod proto_json;
 pub mod query;
 pub mod reply;
+pub mod request;
 pub mod rpc;
 pub mod server;
 mod sse;
@@ -27,11 +32,14 @@ mod sse;
 mod testing;
 pub mod wkt;
 
+pub use authenticator::{Anonymous, Authenticator, Identity, Peer, Principal, RequestHead};
+pub use binding::{Binding, UnknownBinding};
 pub use body::Body;
-pub use call::{Binding, Call, Identity, Principal};
+pub use call::Call;
+pub use codec::Codec;
 pub use error::{Error, Kind, Protocol, Violation};
-pub use host::{Authenticator, BindingSettings, Host};
 pub use meter::CallCount;
+pub use pipeline::{BindingSettings, Pipeline};
 pub use proto_json::Validate;
 pub use reply::{Encoded, EventId, Events, Reply, Wrapped, Wraps};
-pub use rpc::{HttpRule, Rpc};
+pub use rpc::{Capability, HttpRule, Rpc};

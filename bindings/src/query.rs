@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 use serde::de::{DeserializeOwned, IntoDeserializer, value::StrDeserializer};
 
+use crate::Rpc;
 use crate::error::{Error, Violation};
 use crate::proto_json::{EnumNames, Format};
 
@@ -26,11 +27,15 @@ fn unquote(text: &str) -> Cow<'_, str> {
 
 /// A request whose fields can be set from text. Generated.
 pub trait FromQuery {
-    /// Sets the field of this name, in camelCase or as the schema has it, nested ones with dots.
+    /// Sets the field of this name, in camelCase or as the schema has it. Requests that no query string can hold have no
+    /// such field.
     ///
     /// # Errors
-    /// A violation when the value is not one of the field.
-    fn set(&mut self, name: &str, value: &str) -> Result<Set, Violation>;
+    /// A violation if the value is not one of the field.
+    fn set(&mut self, name: &str, value: &str) -> Result<Set, Violation> {
+        let _ = (name, value);
+        Ok(Set::Unknown)
+    }
 }
 
 /// What became of a parameter.
@@ -161,6 +166,16 @@ impl<'a> Path<'a> {
         std::array::from_fn(|i| &*self.segments[i])
     }
 
+    /// Returns the segments at these places under these names, decoded.
+    pub fn into_variables<const N: usize>(mut self, named: [(&'static str, usize); N]) -> PathVariables<'a> {
+        const { assert!(N <= MAX_VARIABLES, "a path has more variables than a route can hold") };
+        let mut variables = PathVariables::default();
+        for (variable, (name, at)) in variables.0.iter_mut().zip(named) {
+            *variable = (name, std::mem::take(&mut self.segments[at]));
+        }
+        variables
+    }
+
     /// How many segments there are.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
@@ -170,6 +185,54 @@ impl<'a> Path<'a> {
     /// The action, or nothing.
     pub fn action(&self) -> &'static str {
         self.action
+    }
+}
+
+/// The most variables that a path can have.
+pub const MAX_VARIABLES: usize = 4;
+
+/// The variables of a path: names in the schema, and decoded values.
+#[derive(Debug, Default)]
+pub struct PathVariables<'a>([(&'static str, Cow<'a, str>); MAX_VARIABLES]);
+
+impl PathVariables<'_> {
+    /// Returns the variables in the order in which they stand in the path.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().take_while(|(name, _)| !name.is_empty()).map(|(name, value)| (*name, &**value))
+    }
+
+    /// Returns the value of the variable of this name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+}
+
+/// What a verb and a path mean to a service.
+#[derive(Debug)]
+pub enum Route<'a> {
+    /// An rpc.
+    Rpc(HttpRoute<'a>),
+    /// The path exists with other verbs: the value of `Allow`.
+    OtherVerbs(&'static str),
+    /// Nothing.
+    NotFound,
+}
+
+/// How a request calls an rpc.
+#[derive(Debug)]
+pub struct HttpRoute<'a> {
+    /// The rpc.
+    pub rpc: &'static Rpc,
+    /// Whether the request is read from the body; otherwise it is read from the query string.
+    pub body: bool,
+    /// What the path says.
+    pub variables: PathVariables<'a>,
+}
+
+impl<'a> Route<'a> {
+    /// Makes the route of an rpc. Generated code calls it.
+    pub fn rpc(rpc: &'static Rpc, body: bool, variables: PathVariables<'a>) -> Self {
+        Self::Rpc(HttpRoute { rpc, body, variables })
     }
 }
 

@@ -6,20 +6,23 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::{BufMut, Bytes};
 use futures::Stream;
+use tokio::time::Sleep;
 use tonic::codec::EncodeBuf;
 
 use crate::Error;
+use crate::codec::{Codec, JsonMessage, MAX_CODECS};
 
-/// A message with its encodings, each kept from the second use on.
+/// A message with its encodings: protobuf, and JSON by each [`Codec`]. Each is kept from the second use on.
 ///
 /// It is what a stream's events and cached tasks are held as: five hundred readers of one event cost two encodings, and
 /// what only one reads is never kept.
 pub struct Encoded<T> {
     value: T,
-    json: Kept,
+    json: [Kept; MAX_CODECS],
     protobuf: Kept,
 }
 
@@ -47,7 +50,7 @@ impl Kept {
 impl<T> Encoded<T> {
     /// Takes the message; nothing is encoded yet.
     pub fn new(value: T) -> Self {
-        Self { value, json: Kept::default(), protobuf: Kept::default() }
+        Self { value, json: Default::default(), protobuf: Kept::default() }
     }
 
     /// The message.
@@ -69,23 +72,32 @@ impl<T> Encoded<T> {
             *this = Arc::new(Self::new(this.value.clone()));
         }
         let this = Arc::get_mut(this).expect("nobody else has a message that was just made");
-        (this.json, this.protobuf) = (Kept::default(), Kept::default());
+        (this.json, this.protobuf) = Default::default();
         &mut this.value
     }
 }
 
-impl<T: serde::Serialize> Encoded<T> {
-    /// Writes the message as ProtoJSON.
+impl<T: JsonMessage> Encoded<T> {
+    /// Writes the message as JSON, as `codec` does.
     ///
     /// # Errors
-    /// When the message cannot be written: a number in it is none of JSON's.
-    pub fn write_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        match self.json.get(|| serde_json::to_vec(&self.value))? {
+    /// If the message cannot be written: a number in it is none of JSON's.
+    pub fn write_json(&self, codec: &dyn Codec, out: &mut Vec<u8>) -> Result<(), Error> {
+        let encode = || {
+            let mut bytes = Vec::new();
+            codec.write_json(&self.value, &mut bytes)?;
+            Ok(bytes)
+        };
+        let kept = match self.json.get(codec.slot()) {
+            Some(kept) => kept.get(encode)?,
+            None => None,
+        };
+        match kept {
             Some(bytes) => {
                 out.extend_from_slice(bytes);
                 Ok(())
             }
-            None => serde_json::to_writer(out, &self.value),
+            None => codec.write_json(&self.value, out),
         }
     }
 }
@@ -125,11 +137,11 @@ pub trait Wrapped<T>: fmt::Debug + Send + Sync {
     /// Makes a `T` with a copy of the message.
     fn to_wrapper(&self) -> T;
 
-    /// Writes the `T` as ProtoJSON.
+    /// Writes the `T` as JSON, as `codec` does.
     ///
     /// # Errors
-    /// When the message holds what JSON cannot, such as an infinite number.
-    fn write_wrapped_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()>;
+    /// If the message holds what JSON cannot, such as an infinite number.
+    fn write_wrapped_json(&self, codec: &dyn Codec, out: &mut Vec<u8>) -> Result<(), Error>;
 
     /// Writes the `T` as protobuf.
     fn write_wrapped_protobuf(&self, out: &mut EncodeBuf<'_>);
@@ -138,19 +150,14 @@ pub trait Wrapped<T>: fmt::Debug + Send + Sync {
 impl<T, M> Wrapped<T> for Encoded<M>
 where
     T: Wraps<M>,
-    M: Clone + fmt::Debug + prost::Message + serde::Serialize,
+    M: Clone + fmt::Debug + prost::Message + serde::Serialize + 'static,
 {
     fn to_wrapper(&self) -> T {
         T::from(self.value.clone())
     }
 
-    fn write_wrapped_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        out.extend_from_slice(b"{\"");
-        out.extend_from_slice(T::JSON_NAME.as_bytes());
-        out.extend_from_slice(b"\":");
-        self.write_json(out)?;
-        out.push(b'}');
-        Ok(())
+    fn write_wrapped_json(&self, codec: &dyn Codec, out: &mut Vec<u8>) -> Result<(), Error> {
+        codec.write_wrapper_json(T::JSON_NAME, out, &mut |out| self.write_json(codec, out))
     }
 
     fn write_wrapped_protobuf(&self, out: &mut EncodeBuf<'_>) {
@@ -257,21 +264,17 @@ impl<T> Reply<T> {
     }
 }
 
-impl<T: serde::Serialize> Reply<T> {
-    /// Writes the message as ProtoJSON: serialised in place, or copied if it was encoded before.
+impl<T: JsonMessage> Reply<T> {
+    /// Writes the message as JSON: encoded in place, or copied if it was encoded before.
     ///
     /// # Errors
-    /// When the message holds what JSON cannot, such as an infinite number.
-    pub fn write_json(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+    /// If the message holds what JSON cannot, such as an infinite number.
+    pub fn write_json(&self, codec: &dyn Codec, out: &mut Vec<u8>) -> Result<(), Error> {
         match self {
-            Reply::Owned(value) => serde_json::to_writer(out, value),
-            Reply::Shared { message, .. } => message.write_json(out),
-            Reply::Wrapped { message, .. } => message.write_wrapped_json(out),
+            Reply::Owned(value) => codec.write_json(value, out),
+            Reply::Shared { message, .. } => message.write_json(codec, out),
+            Reply::Wrapped { message, .. } => message.write_wrapped_json(codec, out),
         }
-        .map_err(|error| {
-            tracing::error!(%error, "an answer cannot be written as JSON");
-            Error::internal()
-        })
     }
 }
 
@@ -282,12 +285,26 @@ impl<T> From<T> for Reply<T> {
 }
 
 /// The events of a stream, in order. It ends after the last event or after the first error.
-pub struct Events<T>(Pin<Box<dyn Stream<Item = Result<Reply<T>, Error>> + Send>>);
+pub struct Events<T> {
+    stream: Pin<Box<dyn Stream<Item = Result<Reply<T>, Error>> + Send>>,
+    deadline: Option<Deadline>,
+}
+
+struct Deadline {
+    timer: Pin<Box<Sleep>>,
+    error: fn() -> Error,
+}
 
 impl<T> Events<T> {
     /// Takes any stream of events.
     pub fn new(stream: impl Stream<Item = Result<Reply<T>, Error>> + Send + 'static) -> Self {
-        Self(Box::pin(stream))
+        Self { stream: Box::pin(stream), deadline: None }
+    }
+
+    /// Ends the stream with `error` when this time has come.
+    pub(crate) fn until(self, at: Instant, error: fn() -> Error) -> Self {
+        let timer = Box::pin(tokio::time::sleep_until(at.into()));
+        Self { deadline: Some(Deadline { timer, error }), ..self }
     }
 }
 
@@ -295,7 +312,12 @@ impl<T> Stream for Events<T> {
     type Item = Result<Reply<T>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.as_mut().poll_next(cx)
+        if let Some(deadline) = &mut self.deadline
+            && deadline.timer.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err((deadline.error)())));
+        }
+        self.stream.as_mut().poll_next(cx)
     }
 }
 

@@ -1,8 +1,37 @@
-//! A protocol and a request head for unit tests.
+//! A protocol, rpcs and a request head for unit tests.
 
 use http::request::Parts;
 
+use crate::codec::Codec;
 use crate::error::{Kind, Protocol};
+use crate::query::Route;
+use crate::{Binding, HttpRule, Rpc};
+
+/// A version without rpcs.
+#[derive(Debug)]
+struct NoMethods;
+
+impl Codec for NoMethods {
+    fn version(&self) -> &'static str {
+        "1.0"
+    }
+
+    fn slot(&self) -> usize {
+        0
+    }
+
+    fn grpc_rpc(&self, _: &str) -> Option<&'static Rpc> {
+        None
+    }
+
+    fn jsonrpc_rpc(&self, _: &str) -> Option<&'static Rpc> {
+        None
+    }
+
+    fn http_route<'p>(&self, _: &http::Method, _: &'p str) -> Route<'p> {
+        Route::NotFound
+    }
+}
 
 static VERSION: Kind = Kind {
     reason: "VERSION_NOT_SUPPORTED",
@@ -23,7 +52,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     error_domain: "test.example",
     version_header: "x-version",
     version_header_label: "X-Version",
-    versions: &["1.0"],
+    codecs: &[&NoMethods],
     absent_version: "0.3",
     extensions_header: "x-extensions",
     media_type: "application/x+json",
@@ -37,4 +66,9 @@ pub(crate) fn head(verb: &str, uri: &str, headers: &[(&'static str, &str)]) -> P
         request = request.header(*name, *value);
     }
     request.body(()).expect("a request").into_parts().0
+}
+
+/// An rpc that answers once.
+pub(crate) const fn rpc(name: &'static str, path: &'static str, rules: &'static [HttpRule]) -> Rpc {
+    Rpc { index: 0, name, path, streaming: false, bindings: &Binding::ALL, capability: None, anonymous: false, rules }
 }

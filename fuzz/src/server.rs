@@ -14,7 +14,10 @@ use tricord::protocol::TASK_NOT_FOUND;
 use tricord::schema::*;
 use tricord::server::{Anonymous, Server};
 use tricord_bindings::wkt::Empty;
-use tricord_bindings::{Body, Call, Error, Events, Reply};
+use tricord_bindings::{Body, Error, Events, Reply};
+
+/// A call whose agent, a name, is known.
+type Call = tricord_bindings::Call<Arc<String>>;
 
 thread_local! {
     static SERVER: RefCell<(Runtime, Server<Mirror>)> = {
@@ -29,7 +32,7 @@ pub fn server(data: &[u8]) -> bool {
     let sent = format!("{} {} {:?}", request.method(), request.uri(), request.headers());
     SERVER.with_borrow(|(runtime, server)| {
         runtime.block_on(async {
-            let response = server.answer(request, std::net::Ipv4Addr::LOCALHOST.into()).await;
+            let response = server.answer(request, &std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST).into()).await;
             judge(&sent, response).await
         })
     })
@@ -96,12 +99,13 @@ fn context(request: SendMessageRequest) -> String {
 }
 
 impl A2aService for Mirror {
-    fn authorize(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
+    type Agent = String;
+
+    fn authorize(&self, _: &mut tricord_bindings::Call, scope: &str) -> Result<Arc<String>, Error> {
         if !matches!(scope, "" | "kit") {
             return Err(Error::invalid("tenant", "no such agent"));
         }
-        call.agent = "kit".into();
-        Ok(())
+        Ok(Arc::new("kit".to_owned()))
     }
 
     async fn send_message(&self, _: Call, request: SendMessageRequest) -> Result<Reply<SendMessageResponse>, Error> {

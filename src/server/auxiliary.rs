@@ -1,6 +1,5 @@
 //! gRPC services beside the schema's: health, and reflection in both of its versions.
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::BodyExt as _;
 use tokio::sync::watch;
@@ -10,7 +9,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::ServiceExt as _;
 use tricord_bindings::Body;
-use tricord_bindings::body::BoxError;
+use tricord_bindings::pipeline::RequestBody;
 
 use crate::schema::{DESCRIPTORS, grpc};
 
@@ -55,11 +54,7 @@ impl AuxiliaryServices {
     }
 
     /// Answers a gRPC request that is not for the schema's service.
-    pub(super) async fn serve<B>(&self, request: Request<B>) -> http::Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError> + Send,
-    {
+    pub(super) async fn serve(&self, request: Request<impl RequestBody>) -> http::Response<Body> {
         let request = request.map(tonic::body::Body::new);
         let mut response = match self.routes.clone().oneshot(request).await {
             Ok(response) => response,

@@ -3,13 +3,12 @@
 use std::convert::Infallible;
 use std::future::Future;
 
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response};
 use tonic_web::GrpcWebLayer;
 use tower::{Layer as _, ServiceExt as _};
 use tricord_bindings::Body;
-use tricord_bindings::body::BoxError;
+use tricord_bindings::pipeline::RequestBody;
 
 /// The media types, of which those with `text` are in base64.
 const TYPES: [&str; 4] = [
@@ -36,8 +35,7 @@ pub(super) fn take<B>(request: &mut Request<B>) -> bool {
 /// Answers a request of gRPC-Web by what answers gRPC.
 pub(super) async fn answer<B, F>(request: Request<B>, grpc: impl Fn(Request<tonic::body::Body>) -> F) -> Response<Body>
 where
-    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError> + Send,
+    B: RequestBody,
     F: Future<Output = Response<Body>>,
 {
     let service = tower::service_fn(|request| {

@@ -4,7 +4,6 @@
 //! schema (`routes`); a POST of an endpoint is JSON-RPC; everything else is HTTP+JSON.
 
 pub(crate) mod admin;
-mod authenticator;
 mod auxiliary;
 mod client;
 mod cors;
@@ -12,37 +11,38 @@ mod documents;
 mod grpc_web;
 mod routes;
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
+use jsonrpsee::Methods;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tracing::Instrument as _;
-use tricord_bindings::body::BoxError;
+use tricord_bindings::body::discard;
 use tricord_bindings::error::kinds;
-use tricord_bindings::host::ACCESS;
-use tricord_bindings::http_json::refuse;
-use tricord_bindings::jsonrpc::JsonRpc;
+use tricord_bindings::pipeline::{ACCESS, RequestBody};
 use tricord_bindings::server::{ConnectionLimits, Drain, Handler, Port};
-use tricord_bindings::{Authenticator, BindingSettings, Body, CallCount, Error, Host, Protocol};
+use tricord_bindings::{
+    Authenticator, BindingSettings, Body, CallCount, Error, Peer, Pipeline, Protocol, grpc, http_json, jsonrpc,
+};
 
 use crate::card::{Document, JwkSet};
 use crate::config::{CARD_MAX_AGE, Network};
 use crate::protocol::PROTOCOL;
-use crate::schema::{self, A2aService, grpc, http_json, jsonrpc, service};
+use crate::schema::service::Handlers;
+use crate::schema::{self, A2aService};
 use auxiliary::AuxiliaryServices;
 use cors::Cors;
 use routes::Route;
 
-pub use authenticator::Anonymous;
 pub use routes::Cards;
 pub(crate) use routes::is_served;
+pub use tricord_bindings::Anonymous;
 
 /// What a server is made of. Everything but the service has a default.
 pub struct Builder<S> {
@@ -137,17 +137,16 @@ impl<S: A2aService> Builder<S> {
         self
     }
 
-    /// Puts the server together, with a door that says who comes in.
+    /// Puts the server together, with what finds out who calls.
     ///
     /// # Errors
     /// When the schema's descriptors are refused by the reflection service.
-    pub fn build(self, door: impl Authenticator) -> Result<Server<S>, tonic_reflection::server::Error> {
-        let host = service::host(self.service, self.protocol, door, self.settings);
+    pub fn build(self, authenticator: impl Authenticator) -> Result<Server<S>, tonic_reflection::server::Error> {
         let now = SystemTime::now();
         Ok(Server(Arc::new(Inner {
-            jsonrpc: jsonrpc::methods(&host),
+            pipeline: Handlers::pipeline(self.service, self.protocol, authenticator, self.settings),
+            methods: Methods::new(),
             auxiliary: AuxiliaryServices::new()?,
-            host,
             connections: self.connections,
             base_path: self.base_path,
             cards: self.cards,
@@ -167,8 +166,9 @@ impl<S: A2aService> Builder<S> {
 pub struct Server<S>(Arc<Inner<S>>);
 
 struct Inner<S> {
-    host: Arc<Host<S>>,
-    jsonrpc: JsonRpc<S>,
+    pipeline: Pipeline<Handlers<S>>,
+    /// JSON-RPC methods beside those of the schema.
+    methods: Methods,
     auxiliary: AuxiliaryServices,
     connections: ConnectionLimits,
     base_path: String,
@@ -191,7 +191,7 @@ impl<S> Clone for Server<S> {
 
 impl<S> std::fmt::Debug for Server<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("host", &self.0.host).finish_non_exhaustive()
+        f.debug_struct("Server").field("pipeline", &self.0.pipeline).finish_non_exhaustive()
     }
 }
 
@@ -230,7 +230,7 @@ impl<S: A2aService> Server<S> {
 
     /// Ends open streams: a comment on server-sent events, UNAVAILABLE on gRPC.
     pub fn end_streams(&self) {
-        self.0.host.streams_end().cancel();
+        self.0.pipeline.streams_end().cancel();
     }
 
     /// Waits at most so long until every connection is closed, then closes what is left. Call [`Server::begin_stop`]
@@ -245,7 +245,7 @@ impl<S: A2aService> Server<S> {
 
     /// How many calls there were, by rpc, wire and outcome.
     pub fn call_counts(&self) -> Vec<CallCount> {
-        self.0.host.call_counts()
+        self.0.pipeline.call_counts()
     }
 
     /// How many connections are open.
@@ -254,22 +254,18 @@ impl<S: A2aService> Server<S> {
     }
 
     /// Answers one request, as if it had come by a connection of this peer.
-    pub async fn answer<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<BoxError> + Send,
-    {
+    pub async fn answer(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
         let grant = self.0.cors.of(request.headers());
         let is_head = request.method() == Method::HEAD;
         // Around the span of the call itself, which knows nothing of connections.
         let span = tracing::info_span!(target: ACCESS, "request", client = tracing::field::Empty);
         if !span.is_disabled() {
-            let client = client::address(peer, request.headers(), &self.0.proxies);
+            let client = client::address(peer.address().ip(), request.headers(), &self.0.proxies);
             span.record("client", tracing::field::display(client));
         }
         let mut response = match self.0.cors.preflight(request.method(), request.headers()) {
             Some(response) => return response,
-            None => self.dispatch(request).instrument(span).await,
+            None => self.dispatch(request, peer).instrument(span).await,
         };
         if let Some(grant) = grant {
             grant.add(&mut response);
@@ -277,15 +273,10 @@ impl<S: A2aService> Server<S> {
         if is_head { without_body(response) } else { response }
     }
 
-    /// The wires whose futures are large are boxed: a connection holds one future for whatever comes, and moves it.
-    async fn dispatch<B>(&self, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<BoxError> + Send,
-    {
-        let Inner { host, jsonrpc, base_path, cards, ready, drain, max_age, .. } = &*self.0;
+    async fn dispatch(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
+        let Inner { pipeline, base_path, cards, ready, drain, max_age, .. } = &*self.0;
         if is_grpc(&request) {
-            return Box::pin(self.grpc(request)).await;
+            return self.grpc(request, peer).await;
         }
         let (head, body) = request.into_parts();
         let path = head.uri.path();
@@ -298,56 +289,56 @@ impl<S: A2aService> Server<S> {
             Route::OpenRpc => document(&self.0.openrpc),
             Route::Keys => match &self.0.keys {
                 Some(keys) => document(keys),
-                None => {
-                    let error = Error::new(&kinds::METHOD_NOT_FOUND, "cards are not signed here");
-                    refuse(host, &head.headers, &error)
-                }
+                None => self.refuse(&head, &Error::new(&kinds::METHOD_NOT_FOUND, "cards are not signed here")),
             },
             Route::Card(agent) => match cards(agent.as_deref()) {
                 Some(card) => document(&card),
                 None => {
                     let error = Error::new(&kinds::METHOD_NOT_FOUND, "no agent of this name is served here");
-                    refuse(host, &head.headers, &error)
+                    self.refuse(&head, &error)
                 }
             },
             Route::JsonRpc(agent) if head.method == Method::POST => {
                 let agent = agent.map(|agent| agent.into_owned());
-                jsonrpc.serve(head, body, agent.as_deref()).await
+                jsonrpc::serve(pipeline, head, peer, body, agent.as_deref(), &self.0.methods).await
             }
             Route::JsonRpc(_) => {
                 let error = Error::new(&kinds::METHOD_NOT_ALLOWED, "this is a JSON-RPC endpoint: it answers POST");
-                refuse(host, &head.headers, &error.with_allow("POST"))
+                self.refuse(&head, &error.with_allow("POST"))
             }
             Route::Schema => {
                 // A path that is not below the base path has no rule either.
                 let skip = if below.is_some() { base_path.len() } else { path.len() };
-                Box::pin(http_json::serve(host, head, body, skip)).await
+                http_json::serve(pipeline, head, peer, body, skip).await
             }
         }
     }
 
-    async fn grpc<B>(&self, mut request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<BoxError> + Send,
-    {
-        without_base_path(&mut request, &self.0.base_path);
-        if grpc_web::take(&mut request) {
-            return grpc_web::answer(request, |request| self.plain_grpc(request)).await;
-        }
-        self.plain_grpc(request).await
+    fn refuse(&self, head: &Parts, error: &Error) -> Response<Body> {
+        http_json::refuse(&self.0.pipeline, &head.headers, error)
     }
 
-    async fn plain_grpc<B>(&self, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<BoxError> + Send,
-    {
-        let Inner { host, auxiliary, .. } = &*self.0;
-        if request.uri().path().starts_with(grpc::PREFIX) {
-            return grpc::serve(host, request).await;
+    async fn grpc(&self, mut request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
+        without_base_path(&mut request, &self.0.base_path);
+        if grpc_web::take(&mut request) {
+            return grpc_web::answer(request, |request| self.plain_grpc(request, peer)).await;
         }
-        auxiliary.serve(request).await
+        self.plain_grpc(request, peer).await
+    }
+
+    async fn plain_grpc(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
+        let Inner { pipeline, auxiliary, .. } = &*self.0;
+        let (head, body) = request.into_parts();
+        if head.uri.path().starts_with(schema::grpc::PREFIX) {
+            return grpc::serve(pipeline, head, peer, body).await;
+        }
+        match pipeline.authenticate(&head, peer).await {
+            Ok(_) => auxiliary.serve(Request::from_parts(head, body)).await,
+            Err(error) => {
+                discard(&head.headers, body);
+                grpc::refuse(pipeline, &error)
+            }
+        }
     }
 }
 
@@ -364,8 +355,8 @@ fn without_base_path<B>(request: &mut Request<B>, base_path: &str) {
 }
 
 impl<S: A2aService> Handler for Server<S> {
-    async fn handle(&self, request: Request<hyper::body::Incoming>, peer: SocketAddr) -> Response<Body> {
-        self.answer(request, peer.ip()).await
+    async fn handle(&self, request: Request<hyper::body::Incoming>, peer: &Peer) -> Response<Body> {
+        self.answer(request, peer).await
     }
 }
 

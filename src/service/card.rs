@@ -1,12 +1,14 @@
-//! What a card asks of its callers: required extensions, and the extended card that there is not.
+//! What a card asks of callers: the extensions that it requires.
 
 use tricord_bindings::Error;
 
 use crate::protocol;
 use crate::schema::AgentCard;
 
-/// Leaves in `extensions` those that the agent knows, which are then in use; refuses a call that does not name a required
-/// one (§3.3.4, §4.6). Unknown URIs are ignored.
+/// Leaves in `extensions` those that the agent knows, which are then in use (§3.3.4, §4.6). Unknown URIs are ignored.
+///
+/// # Errors
+/// `EXTENSION_SUPPORT_REQUIRED` if the caller does not name an extension that the agent requires.
 pub(super) fn negotiate_extensions(card: &AgentCard, extensions: &mut Vec<String>) -> Result<(), Error> {
     let known = card.capabilities.as_ref().map_or(&[][..], |capabilities| &capabilities.extensions);
     if let Some(missing) = known.iter().find(|known| known.required && !extensions.contains(&known.uri)) {
@@ -22,9 +24,4 @@ pub(super) fn negotiate_extensions(card: &AgentCard, extensions: &mut Vec<String
         news
     });
     Ok(())
-}
-
-/// A server without authentication has no extended card, and its card says so.
-pub(super) fn no_extended_card() -> Error {
-    Error::new(&protocol::UNSUPPORTED_OPERATION, "this agent has no extended card")
 }

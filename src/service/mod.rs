@@ -1,11 +1,10 @@
-//! The task service: the one implementation of the generated trait. It judges what a call may do, then acts through the
-//! engine; every wire comes through here.
+//! The task service: the one implementation of the generated trait. It decides what a call may do, then acts through the
+//! engine. Every binding calls it.
 
 mod card;
 mod claims;
 mod failure;
 mod parts;
-mod push;
 mod read;
 mod send;
 mod subscribe;
@@ -13,10 +12,11 @@ mod subscribe;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tricord_bindings::{Call, Error, Events, Reply};
+use tricord_bindings::{Capability, Error, Events, Reply};
 
 use crate::engine::Engine;
 use crate::protocol;
+use crate::schema::service::capability::{EXTENDED_AGENT_CARD, PUSH_NOTIFICATIONS, STREAMING};
 use crate::schema::{
     A2aService, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
@@ -24,6 +24,9 @@ use crate::schema::{
     SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
 use tricord_bindings::wkt::Empty;
+
+/// A call whose agent is known.
+type Call = tricord_bindings::Call<Arc<ServedAgent>>;
 
 /// What the service needs to know of an agent, beside what the engine does: what its card says to callers.
 #[derive(Debug, Clone)]
@@ -40,58 +43,79 @@ pub struct AgentProfile {
 #[derive(Debug, Clone)]
 pub struct Service {
     engine: Engine,
-    agents: Arc<HashMap<Arc<str>, Agent>>,
+    agents: Arc<HashMap<Arc<str>, Arc<ServedAgent>>>,
     default: Arc<str>,
     claims: Arc<claims::Claims>,
 }
 
-/// An offer, with what every call looks up prepared.
+/// An agent as calls carry it: its profile, and what follows from it.
 #[derive(Debug)]
-struct Agent {
-    offer: AgentProfile,
+pub struct ServedAgent {
+    name: Arc<str>,
+    card: AgentCard,
+    dedupe_message_id: bool,
     input: parts::MediaTypes,
     streaming: bool,
+}
+
+impl ServedAgent {
+    fn new(profile: AgentProfile) -> Self {
+        let AgentProfile { name, card, dedupe_message_id } = profile;
+        let input = parts::MediaTypes::of(&card);
+        let streaming = card.capabilities.as_ref().and_then(|c| c.streaming).unwrap_or(false);
+        Self { name, card, dedupe_message_id, input, streaming }
+    }
+
+    /// Refuses what the agent does not offer. Push notifications are never offered yet. A server without authentication has
+    /// no extended card.
+    fn offer(&self, capability: Capability) -> Result<(), Error> {
+        let unsupported = |message| Err(Error::new(&protocol::UNSUPPORTED_OPERATION, message));
+        match capability {
+            STREAMING if self.streaming => Ok(()),
+            STREAMING => unsupported("this agent does not stream"),
+            PUSH_NOTIFICATIONS => {
+                let message = "this agent sends no push notifications";
+                Err(Error::new(&protocol::PUSH_NOTIFICATION_NOT_SUPPORTED, message))
+            }
+            EXTENDED_AGENT_CARD => unsupported("this agent has no extended card"),
+            Capability(_) => Err(Error::internal()),
+        }
+    }
+}
+
+impl AsRef<str> for ServedAgent {
+    fn as_ref(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Service {
     /// Serves these agents through this engine. `default` is the one that a call without a tenant means; it must be among
     /// them.
-    pub fn new(engine: Engine, offers: Vec<AgentProfile>, default: &str) -> Self {
-        let agents = offers.into_iter().map(|offer| {
-            let input = parts::MediaTypes::of(&offer.card);
-            let streaming = offer.card.capabilities.as_ref().and_then(|c| c.streaming).unwrap_or(false);
-            (Arc::clone(&offer.name), Agent { offer, input, streaming })
-        });
+    pub fn new(engine: Engine, profiles: Vec<AgentProfile>, default: &str) -> Self {
+        let agents =
+            profiles.into_iter().map(|profile| (Arc::clone(&profile.name), Arc::new(ServedAgent::new(profile))));
         Self { engine, agents: Arc::new(agents.collect()), default: default.into(), claims: Arc::default() }
     }
 
-    /// The engine behind it.
+    /// Returns the engine behind it.
     pub fn engine(&self) -> &Engine {
         &self.engine
-    }
-
-    fn agent(&self, name: &str) -> Result<&Agent, Error> {
-        let name = if name.is_empty() { &*self.default } else { name };
-        self.agents.get(name).ok_or_else(|| Error::invalid("tenant", "no agent of this name is served here"))
     }
 }
 
 impl A2aService for Service {
-    fn authorize(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
-        let agent = self.agent(scope)?;
-        call.agent = Arc::clone(&agent.offer.name);
-        card::negotiate_extensions(&agent.offer.card, &mut call.extensions)?;
-        match call.rpc {
-            "SendStreamingMessage" | "SubscribeToTask" if !agent.streaming => {
-                Err(Error::new(&protocol::UNSUPPORTED_OPERATION, "this agent does not stream"))
-            }
-            "CreateTaskPushNotificationConfig"
-            | "GetTaskPushNotificationConfig"
-            | "ListTaskPushNotificationConfigs"
-            | "DeleteTaskPushNotificationConfig" => Err(push::not_supported()),
-            "GetExtendedAgentCard" => Err(card::no_extended_card()),
-            _ => Ok(()),
+    type Agent = ServedAgent;
+
+    fn authorize(&self, call: &mut tricord_bindings::Call, scope: &str) -> Result<Arc<ServedAgent>, Error> {
+        let name = if scope.is_empty() { &*self.default } else { scope };
+        let agent = self.agents.get(name);
+        let agent = agent.ok_or_else(|| Error::invalid("tenant", "no agent of this name is served here"))?;
+        card::negotiate_extensions(&agent.card, &mut call.extensions)?;
+        if let Some(capability) = call.rpc.capability {
+            agent.offer(capability)?;
         }
+        Ok(Arc::clone(agent))
     }
 
     async fn send_message(&self, call: Call, request: SendMessageRequest) -> Result<Reply<SendMessageResponse>, Error> {
@@ -126,43 +150,51 @@ impl A2aService for Service {
         subscribe::subscribe(self, &call, &request).await
     }
 
+    // `authorize` refuses these for every agent, by the capability that they need.
+
     async fn create_task_push_notification_config(
         &self,
-        _: Call,
+        call: Call,
         _: TaskPushNotificationConfig,
     ) -> Result<Reply<TaskPushNotificationConfig>, Error> {
-        Err(push::not_supported())
+        Err(not_offered(&call))
     }
 
     async fn get_task_push_notification_config(
         &self,
-        _: Call,
+        call: Call,
         _: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, Error> {
-        Err(push::not_supported())
+        Err(not_offered(&call))
     }
 
     async fn list_task_push_notification_configs(
         &self,
-        _: Call,
+        call: Call,
         _: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, Error> {
-        Err(push::not_supported())
+        Err(not_offered(&call))
     }
 
     async fn get_extended_agent_card(
         &self,
-        _: Call,
+        call: Call,
         _: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, Error> {
-        Err(card::no_extended_card())
+        Err(not_offered(&call))
     }
 
     async fn delete_task_push_notification_config(
         &self,
-        _: Call,
+        call: Call,
         _: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<Empty>, Error> {
-        Err(push::not_supported())
+        Err(not_offered(&call))
     }
+}
+
+/// The error of a call of something that is not offered.
+fn not_offered(call: &Call) -> Error {
+    let refused = call.rpc.capability.and_then(|capability| call.agent.offer(capability).err());
+    refused.unwrap_or_else(Error::internal)
 }

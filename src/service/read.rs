@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tricord_bindings::{Call, Error, Reply};
+use tricord_bindings::{Error, Reply};
 
 use crate::engine::Snapshot;
 use crate::protocol;
@@ -12,7 +12,7 @@ use crate::task::event::{micros, parse_id};
 use crate::task::fold;
 
 use super::parts::{history_length, violation};
-use super::{Service, failure};
+use super::{Call, Service, failure};
 
 /// Tasks on a page where the client does not say.
 const PAGE: i32 = 50;
@@ -24,7 +24,7 @@ pub(super) async fn get(service: &Service, call: &Call, request: &GetTaskRequest
     let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
     let snapshot = service
         .engine
-        .read(&call.agent, call.principal.owner(), id)
+        .read(&call.agent.name, call.principal.owner(), id)
         .await
         .map_err(|error| failure::error(error, &protocol::UNSUPPORTED_OPERATION))?;
     Ok(match snapshot {
@@ -41,7 +41,7 @@ pub(super) async fn get(service: &Service, call: &Call, request: &GetTaskRequest
 
 pub(super) async fn cancel(service: &Service, call: &Call, request: &CancelTaskRequest) -> Result<Reply<Task>, Error> {
     let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
-    let task = service.engine.cancel(&call.agent, call.principal.owner(), id).await;
+    let task = service.engine.cancel(&call.agent.name, call.principal.owner(), id).await;
     task.map(Reply::Owned).map_err(|error| failure::error(error, &protocol::TASK_NOT_CANCELABLE))
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn list(
     };
     let store = service.engine.store();
     let mut query = ListQuery {
-        agent: Arc::clone(&call.agent),
+        agent: Arc::clone(&call.agent.name),
         owner: Arc::clone(call.principal.owner()),
         context: (!request.context_id.is_empty()).then(|| request.context_id.as_str().into()),
         state: (request.status() != TaskState::Unspecified).then(|| request.status()),

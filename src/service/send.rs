@@ -7,13 +7,14 @@ use futures::StreamExt as _;
 use prost::Message as _;
 use ring::digest;
 use tokio::sync::watch;
-use tricord_bindings::{Call, Error, Events, Reply};
+use tricord_bindings::{Error, Events, Reply};
 use uuid::Uuid;
 
 use crate::clock::new_id;
 use crate::engine::{EngineError, Incoming, Outcome, Sent};
 use crate::protocol;
 use crate::schema::send_message_response::Payload;
+use crate::schema::service::capability::PUSH_NOTIFICATIONS;
 use crate::schema::{Message, SendMessageRequest, SendMessageResponse, StreamResponse, Task, stream_response};
 use crate::store::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs, StoreError};
 use crate::task::event::parse_id;
@@ -22,7 +23,7 @@ use crate::task::lifecycle::is_terminal;
 
 use super::claims::{ClaimGuard, ClaimLookup};
 use super::parts::{history_length, violation};
-use super::{Service, failure, push};
+use super::{Call, Service, failure};
 
 /// The longest idempotency key, in bytes.
 const MAX_KEY: usize = 256;
@@ -41,7 +42,7 @@ pub(super) async fn send(
     call: Call,
     request: SendMessageRequest,
 ) -> Result<Reply<SendMessageResponse>, Error> {
-    let options = check(service, &call, &request)?;
+    let options = check(&call, &request)?;
     let deadline = call.deadline;
     let begun = begin(service, call, request, false).await?;
     let payload = match begun {
@@ -67,7 +68,7 @@ pub(super) async fn stream(
     call: Call,
     request: SendMessageRequest,
 ) -> Result<Events<StreamResponse>, Error> {
-    let options = check(service, &call, &request)?;
+    let options = check(&call, &request)?;
     let deadline = call.deadline;
     match begin(service, call, request, true).await? {
         Submission::Sent(sent, kept) => {
@@ -125,18 +126,17 @@ fn message_of(event: &StreamResponse) -> Result<Message, Error> {
     }
 }
 
-fn check(service: &Service, call: &Call, request: &SendMessageRequest) -> Result<SendOptions, Error> {
+fn check(call: &Call, request: &SendMessageRequest) -> Result<SendOptions, Error> {
     let configuration = request.configuration.as_ref();
     if configuration.is_some_and(|c| c.task_push_notification_config.is_some()) {
-        return Err(push::not_supported());
+        call.agent.offer(PUSH_NOTIFICATIONS)?;
     }
     let history = history_length("configuration.historyLength", configuration.and_then(|c| c.history_length))?;
-    let agent = service.agent(&call.agent)?;
     if let Some(message) = &request.message {
         if message.context_id.len() > MAX_CONTEXT {
             return Err(violation("message.contextId", "must have at most 1024 bytes"));
         }
-        agent.input.check(message)?;
+        call.agent.input.check(message)?;
     }
     Ok(SendOptions { history, wait: !configuration.is_some_and(|c| c.return_immediately) })
 }
@@ -182,7 +182,7 @@ async fn begin(
     request: SendMessageRequest,
     streaming: bool,
 ) -> Result<Submission, Error> {
-    let Some(claim) = claim_of(service, &call, &request)? else {
+    let Some(claim) = claim_of(&call, &request)? else {
         return Ok(Submission::Sent(admit(service, call, request, streaming, None).await?, ReplyPersisted(None)));
     };
     loop {
@@ -195,7 +195,7 @@ async fn begin(
             }
             ClaimLookup::Submitted(hash, sent) if hash == claim.hash => {
                 let (owner, task) = (Arc::clone(call.principal.owner()), sent.task());
-                return Ok(Submission::Replay(Replay { sent, agent: call.agent, owner, task }));
+                return Ok(Submission::Replay(Replay { sent, agent: Arc::clone(&call.agent.name), owner, task }));
             }
             ClaimLookup::Submitted(hash, _) | ClaimLookup::Pending(hash) => hash,
         };
@@ -237,12 +237,12 @@ async fn begin_claimed(
         return Message::decode(bytes.as_slice()).map(Submission::Answered).map_err(|_| Error::internal());
     }
     let owner = Arc::clone(call.principal.owner());
-    let snapshot = service.engine.read(&call.agent, &owner, task).await.map_err(refused)?;
+    let snapshot = service.engine.read(&call.agent.name, &owner, task).await.map_err(refused)?;
     if snapshot.task().status.as_ref().is_some_and(|status| is_terminal(status.state())) {
         return Ok(Submission::Ended(snapshot.into_task()));
     }
-    let sent = service.engine.join(&call.agent, &owner, task).await.map_err(refused)?;
-    Ok(Submission::Replay(Replay { sent, agent: call.agent, owner, task }))
+    let sent = service.engine.join(&call.agent.name, &owner, task).await.map_err(refused)?;
+    Ok(Submission::Replay(Replay { sent, agent: Arc::clone(&call.agent.name), owner, task }))
 }
 
 /// Holds the key until the claim has ended, whoever still waits for it: with the task, which ends it in the same commit,
@@ -272,7 +272,7 @@ async fn admit(
     let accepted_output_modes = request.configuration.map(|c| c.accepted_output_modes).unwrap_or_default();
     let incoming = Incoming {
         owner: Arc::clone(call.principal.owner()),
-        agent: call.agent,
+        agent: Arc::clone(&call.agent.name),
         message,
         metadata: request.metadata,
         extensions: call.extensions,
@@ -290,20 +290,21 @@ async fn admit(
 }
 
 /// The claim that a request makes: by its key, or by its message id where the agent wants that.
-fn claim_of(service: &Service, call: &Call, request: &SendMessageRequest) -> Result<Option<Claim>, Error> {
+fn claim_of(call: &Call, request: &SendMessageRequest) -> Result<Option<Claim>, Error> {
     let message_id = request.message.as_ref().map(|m| m.message_id.as_str()).unwrap_or_default();
     let key = match &call.idempotency_key {
         Some(key) if key.is_empty() || key.len() > MAX_KEY => {
             return Err(violation("Idempotency-Key", "must have 1 to 256 bytes"));
         }
         Some(key) => format!("k:{key}"),
-        None if service.agent(&call.agent)?.offer.dedupe_message_id => match message_id.len() {
+        None if call.agent.dedupe_message_id => match message_id.len() {
             ..=MAX_KEY => format!("m:{message_id}"),
             _ => format!("d:{:?}", digest::digest(&digest::SHA256, message_id.as_bytes())),
         },
         None => return Ok(None),
     };
-    let key = ClaimKey { agent: Arc::clone(&call.agent), owner: Arc::clone(call.principal.owner()), key: key.into() };
+    let key =
+        ClaimKey { agent: Arc::clone(&call.agent.name), owner: Arc::clone(call.principal.owner()), key: key.into() };
     // The deterministic encoding (maps are sorted): a retry over another wire has the same digest. The scope is part of
     // the key already, under whichever of its names it was sent.
     let mut canonical = request.clone();

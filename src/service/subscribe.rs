@@ -1,13 +1,13 @@
 //! SubscribeToTask.
 
 use futures::StreamExt as _;
-use tricord_bindings::{Call, Error, Events};
+use tricord_bindings::{Error, Events};
 
 use crate::protocol;
 use crate::schema::{StreamResponse, SubscribeToTaskRequest};
 use crate::task::event::parse_id;
 
-use super::{Service, failure};
+use super::{Call, Service, failure};
 
 pub(super) async fn subscribe(
     service: &Service,
@@ -17,6 +17,6 @@ pub(super) async fn subscribe(
     let refused = |error| failure::error(error, &protocol::UNSUPPORTED_OPERATION);
     let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
     let cursor = call.last_event_id.as_deref();
-    let events = service.engine.subscribe(&call.agent, call.principal.owner(), id, cursor, None).await;
+    let events = service.engine.subscribe(&call.agent.name, call.principal.owner(), id, cursor, None).await;
     Ok(Events::new(events.map_err(refused)?.map(move |event| event.map_err(refused))))
 }

@@ -52,7 +52,7 @@ mod tests {
             let reply = Reply::<T>::wrapped(Arc::clone(&shared), None);
             assert_eq!(*reply.value(), whole);
             let (mut json, mut protobuf) = (Vec::new(), Vec::new());
-            reply.write_json(&mut json).unwrap();
+            reply.write_json(&crate::schema::codec::SchemaCodec, &mut json).unwrap();
             assert_eq!(json, serde_json::to_vec(&whole).unwrap());
             shared.write_protobuf_field(T::NUMBER, &mut protobuf);
             assert_eq!(protobuf, whole.encode_to_vec());

@@ -18,7 +18,10 @@ use tricord::protocol::TASK_NOT_FOUND;
 use tricord::schema::*;
 use tricord::server::{Anonymous, Builder, Server};
 use tricord_bindings::wkt::Empty;
-use tricord_bindings::{Binding, Call, Encoded, Error, EventId, Events, Reply};
+use tricord_bindings::{Binding, Encoded, Error, EventId, Events, Reply};
+
+/// A call whose agent, a name, is known.
+pub(crate) type Call = tricord_bindings::Call<Arc<String>>;
 
 /// What a handler was called with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +46,7 @@ impl Dummy {
     }
 
     fn note(&self, call: &Call, about: &str) {
-        let (wire, rpc, agent) = (call.binding, call.rpc, call.agent.to_string());
+        let (wire, rpc, agent) = (call.binding, call.rpc.name, call.agent.to_string());
         let last_event_id = call.last_event_id.clone();
         self.seen.lock().unwrap().push(Seen { wire, rpc, agent, about: about.to_owned(), last_event_id });
     }
@@ -90,13 +93,14 @@ fn text(request: &SendMessageRequest) -> &str {
 }
 
 impl A2aService for Dummy {
-    fn authorize(&self, call: &mut Call, scope: &str) -> Result<(), Error> {
+    type Agent = String;
+
+    fn authorize(&self, call: &mut tricord_bindings::Call, scope: &str) -> Result<Arc<String>, Error> {
         if !matches!(scope, "" | "t1") {
             return Err(Error::invalid("tenant", "no such agent"));
         }
-        call.agent = scope.into();
         call.extensions.retain(|uri| uri.starts_with("known"));
-        Ok(())
+        Ok(Arc::new(scope.to_owned()))
     }
 
     async fn send_message(&self, call: Call, request: SendMessageRequest) -> Result<Reply<SendMessageResponse>, Error> {

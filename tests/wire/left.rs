@@ -1,7 +1,7 @@
 //! Clients that abandon a request with an idempotency key and retry it.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use tricord::engine::{AgentSpec, Engine, EngineLimits, OnRestart};
 use tricord::server::{Anonymous, Server};
 use tricord::service::{AgentProfile, Service};
 use tricord::store::{Options, Store, StoreUrl};
-use tricord_bindings::Body;
+use tricord_bindings::{Body, Peer};
 
-const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+static PEER: LazyLock<Peer> = LazyLock::new(|| IpAddr::V4(Ipv4Addr::LOCALHOST).into());
 
 /// A server without a port, so that the test controls how far each request gets.
 async fn server() -> Server<Service> {
@@ -48,13 +48,13 @@ async fn read(response: Response<Body>) -> Value {
 
 /// Returns the answer to a request that is not abandoned.
 async fn answer(server: &Server<Service>, key: &str, words: &str) -> Value {
-    let answered = tokio::time::timeout(Duration::from_secs(10), server.answer(send(key, words), PEER));
+    let answered = tokio::time::timeout(Duration::from_secs(10), server.answer(send(key, words), &PEER));
     read(answered.await.expect("an answer in time")).await
 }
 
 /// Polls a request this many times and then drops it.
 fn give_up_after(server: &Server<Service>, polls: usize, key: &str, words: &str) {
-    let mut request = Box::pin(server.answer(send(key, words), PEER));
+    let mut request = Box::pin(server.answer(send(key, words), &PEER));
     let mut cx = Context::from_waker(Waker::noop());
     for _ in 0..polls {
         if request.poll_unpin(&mut cx).is_ready() {
@@ -78,7 +78,7 @@ async fn a_retry_of_a_request_abandoned_at_any_moment_gets_the_same_answer() {
         }
     }
     let listed = Request::get("/tasks?pageSize=100").header("a2a-version", "1.0").body(Full::default()).unwrap();
-    let listed = read(server.answer(listed, PEER).await).await;
+    let listed = read(server.answer(listed, &PEER).await).await;
     assert_eq!(listed["totalSize"], 7, "each request was run once");
 }
 
@@ -92,8 +92,8 @@ async fn an_abandoned_follow_up_is_run_once() {
         let request = Request::post("/message:send").header("a2a-version", "1.0").header("idempotency-key", "second");
         request.body(Full::from(json!({ "message": message }).to_string())).unwrap()
     };
-    drop(server.answer(follow_up(), PEER).now_or_never());
-    let (one, two) = tokio::join!(server.answer(follow_up(), PEER), server.answer(follow_up(), PEER));
+    drop(server.answer(follow_up(), &PEER).now_or_never());
+    let (one, two) = tokio::join!(server.answer(follow_up(), &PEER), server.answer(follow_up(), &PEER));
     let (one, two) = (read(one).await, read(two).await);
     assert_eq!(one["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{one}");
     assert_eq!(one, two);

@@ -2,53 +2,45 @@
 
 use std::collections::BTreeSet;
 
-use heck::ToSnakeCase;
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::TokenStream;
 use prost_reflect::Kind;
 use quote::quote;
 
 use crate::Error;
-use crate::model::{HttpRule, Rpc, Service, doc, ident, refuse};
+use crate::model::{HttpRule, Rpc, Service, doc, refuse};
 
 /// The most segments that the runtime splits a path into.
 const MAX_SEGMENTS: usize = 8;
 
-/// Writes `serve`, which finds the rpc of a verb and path, and the list of words that are reserved in paths.
+/// The most variables that the runtime keeps of a path.
+const MAX_VARIABLES: usize = 4;
+
+/// Writes `route`, which finds an rpc by its verb and path, and the words that no scope may be named.
 ///
 /// # Errors
-/// When a rule cannot be expressed. The error names the rpc and the rule.
+/// If a rule asks for something that cannot be expressed; the error names the rpc and the rule.
 pub fn generate(service: &Service) -> Result<TokenStream, Error> {
     let mut rules = Vec::new();
-    for rpc in &service.rpcs {
+    for (index, rpc) in service.rpcs.iter().enumerate() {
         for rule in &rpc.rules {
-            rules.push(Rule::read(rpc, rule)?);
+            rules.push(Rule::read(index, rpc, rule)?);
         }
     }
     // In each segment, literals come before variables, so that a variable never matches a literal of another rule.
     rules.sort_by(|a, b| a.path.shape().cmp(&b.path.shape()));
     refuse_twins(&rules)?;
 
-    let name = &service.trait_name;
     let actions: BTreeSet<&str> =
         rules.iter().map(|rule| rule.path.action.as_str()).filter(|a| !a.is_empty()).collect();
     let words: BTreeSet<&str> = rules.iter().filter_map(|rule| rule.path.segments.first()?.literal()).collect();
-    let arms = rules.iter().map(|rule| rule.arm(&service.scope_field));
+    let arms = rules.iter().map(Rule::arm);
     let other_verbs = other_verbs(&rules);
-    let docs = doc(&format!(
-        "Answers an HTTP+JSON request of `{}`. Ignores the first `skip` bytes of its path.",
-        service.full_name
-    ));
+    let docs = doc(&format!("Finds what a verb and a raw path of `{}` mean.", service.full_name));
     let actions = actions.into_iter();
     let words = words.into_iter();
-    let imports = service.import_requests();
     Ok(quote! {
-        use ::std::sync::Arc;
-        use ::tricord_bindings::{Body, Error, Host};
-        use ::tricord_bindings::host::bind;
-        use ::tricord_bindings::http_json::Exchange;
-        use ::tricord_bindings::query::Path;
-        use super::service::#name;
-        #imports
+        use ::tricord_bindings::query::{Path, Route};
+        use super::service::RPCS;
 
         /// The words that may follow the last `:` of a path.
         pub const ACTIONS: &[&str] = &[#(#actions),*];
@@ -57,37 +49,13 @@ pub fn generate(service: &Service) -> Result<TokenStream, Error> {
         pub const WORDS: &[&str] = &[#(#words),*];
 
         #docs
-        pub async fn serve<S, B>(
-            host: &Arc<Host<S>>,
-            head: ::http::request::Parts,
-            body: B,
-            skip: usize,
-        ) -> ::http::Response<Body>
-        where
-            S: #name,
-            B: ::http_body::Body<Data = ::bytes::Bytes> + Send + Unpin + 'static,
-        {
-            let exchange = match Exchange::request_in(host, head, body).await {
-                Ok(exchange) => exchange,
-                Err(response) => return response,
-            };
-            match route(&exchange, &**host.service(), skip).await {
-                Ok(response) => response,
-                Err(error) => exchange.error_out(&error),
-            }
-        }
-
-        async fn route<S: #name>(
-            exchange: &Exchange<'_, S>,
-            service: &S,
-            skip: usize,
-        ) -> Result<::http::Response<Body>, Error> {
-            let Some(path) = Path::split(exchange.path(skip), ACTIONS) else { return Err(exchange.not_found()) };
+        pub fn route<'p>(verb: &str, path: &'p str) -> Route<'p> {
+            let Some(path) = Path::split(path, ACTIONS) else { return Route::NotFound };
             let segments = path.segments();
-            match (exchange.verb(), &segments[..path.len()], path.action()) {
+            match (verb, &segments[..path.len()], path.action()) {
                 #(#arms)*
                 #(#other_verbs)*
-                _ => Err(exchange.not_found()),
+                _ => Route::NotFound,
             }
         }
     })
@@ -95,6 +63,8 @@ pub fn generate(service: &Service) -> Result<TokenStream, Error> {
 
 /// One parsed HTTP rule of an rpc.
 struct Rule<'a> {
+    /// The place of the rpc in the table.
+    index: usize,
     rpc: &'a Rpc,
     written: &'a HttpRule,
     path: Template,
@@ -102,7 +72,7 @@ struct Rule<'a> {
 }
 
 impl<'a> Rule<'a> {
-    fn read(rpc: &'a Rpc, written: &'a HttpRule) -> Result<Self, Error> {
+    fn read(index: usize, rpc: &'a Rpc, written: &'a HttpRule) -> Result<Self, Error> {
         let HttpRule { verb, template, body, response_body } = written;
         let cannot = |problem: &str| Err(refuse(&rpc.name, format!("the HTTP rule `{verb} {template}`: {problem}")));
         if !matches!(verb.as_str(), "GET" | "POST" | "PUT" | "DELETE" | "PATCH") {
@@ -131,40 +101,26 @@ impl<'a> Rule<'a> {
                 return cannot(&format!("the variable `{variable}` is used twice"));
             }
         }
-        Ok(Self { rpc, written, path, body: body == "*" })
+        if seen.len() > MAX_VARIABLES {
+            return cannot("more than 4 variables");
+        }
+        Ok(Self { index, rpc, written, path, body: body == "*" })
     }
 
-    fn arm(&self, scope_field: &str) -> TokenStream {
-        let Rpc { name, method, input_type, streaming, .. } = self.rpc;
-        let verb = match (self.written.verb.as_str(), streaming) {
+    fn arm(&self) -> TokenStream {
+        let verb = match (self.written.verb.as_str(), self.rpc.streaming) {
             ("GET", false) => quote!("GET" | "HEAD"),
             (verb, _) => quote!(#verb),
         };
-        let (segments, action) = (self.path.pattern(), &self.path.action);
-        let scope = match self.path.variables().find(|variable| *variable == scope_field) {
-            Some(variable) => {
-                let variable = member(variable);
-                quote!(Some(*#variable))
-            }
-            None => quote!(None),
-        };
-        let binds = self.path.variables().map(|variable| {
-            let json = self.rpc.input.get_field_by_name(variable).map(|f| f.json_name().to_owned()).unwrap_or_default();
-            let variable = member(variable);
-            quote!(bind(&mut request.#variable, #json, #variable)?;)
+        let (index, body, action) = (self.index, self.body, &self.path.action);
+        let segments = self.path.pattern();
+        let variables = self.path.segments.iter().enumerate().filter_map(|(at, segment)| match segment {
+            Segment::Variable(name) => Some(quote!((#name, #at))),
+            Segment::Literal(_) => None,
         });
-        let binds: Vec<_> = binds.collect();
-        let bind = if binds.is_empty() {
-            quote!(|_: &mut #input_type| Ok(()))
-        } else {
-            quote!(|request: &mut #input_type| { #(#binds)* Ok(()) })
-        };
-        let source = if self.body { quote!(body) } else { quote!(query) };
-        let answer = if *streaming { quote!(stream_out) } else { quote!(reply_out) };
         quote! {
             (#verb, [#(#segments),*], #action) => {
-                let (authorized, call, request) = exchange.#source(#name, #scope, #bind)?;
-                exchange.#answer(authorized, service.#method(call, request)).await
+                Route::rpc(&RPCS[#index], #body, path.into_variables([#(#variables),*]))
             }
         }
     }
@@ -199,12 +155,8 @@ fn other_verbs(rules: &[Rule<'_>]) -> Vec<TokenStream> {
             }
         }
         let allow = verbs.into_iter().collect::<Vec<_>>().join(", ");
-        let segments = rule.path.segments.iter().map(|segment| match segment {
-            Segment::Literal(word) => quote!(#word),
-            Segment::Variable(_) => quote!(_),
-        });
-        let action = &rule.path.action;
-        arms.push(quote!((_, [#(#segments),*], #action) => Err(exchange.not_allowed(#allow)),));
+        let (segments, action) = (rule.path.pattern(), &rule.path.action);
+        arms.push(quote!((_, [#(#segments),*], #action) => Route::OtherVerbs(#allow),));
     }
     arms
 }
@@ -269,10 +221,7 @@ impl Template {
     fn pattern(&self) -> Vec<TokenStream> {
         let segments = self.segments.iter().map(|segment| match segment {
             Segment::Literal(word) => quote!(#word),
-            Segment::Variable(name) => {
-                let name = member(name);
-                quote!(#name)
-            }
+            Segment::Variable(_) => quote!(_),
         });
         segments.collect()
     }
@@ -297,8 +246,4 @@ impl Segment {
             _ => Ok(Segment::Literal(text.to_owned())),
         }
     }
-}
-
-fn member(field: &str) -> Ident {
-    ident(&field.to_snake_case())
 }

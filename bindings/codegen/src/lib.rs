@@ -4,10 +4,10 @@
 //! the schema files, the service and the field that selects a scope, and includes the generated files.
 
 pub mod client;
+pub mod codec;
 pub mod grpc;
 pub mod http_rules;
 pub mod json_schema;
-pub mod jsonrpc;
 pub mod messages;
 pub mod model;
 pub mod openapi;
@@ -42,6 +42,10 @@ pub struct Config {
     pub required_oneofs: Vec<String>,
     /// Additional names under which a field is read, in JSON and in queries: its full name with a leading dot, and the name.
     pub aliases: Vec<(String, String)>,
+    /// Optional parts of the service, by name, and the rpcs that need each.
+    pub capabilities: Vec<(String, Vec<String>)>,
+    /// The rpcs that may be called without credentials where the service asks for them.
+    pub anonymous: Vec<String>,
     /// Facts for the OpenAPI and OpenRPC documents that are not in the schema.
     pub document: Document,
     /// The folder to write to.
@@ -109,9 +113,9 @@ pub fn generate(config: &Config) -> Result<(), Error> {
         ("validate", "The validation of requests.", validate::generate(schema.pool(), &service, config)?),
         ("service", "The service as a trait.", service::generate(&service)),
         ("requests", "Requests as the bindings see them.", requests::generate(&service, config)?),
-        ("grpc", "The service over gRPC.", grpc::generate(&service)),
-        ("jsonrpc", "The service over JSON-RPC.", jsonrpc::generate(&service)),
-        ("http_json", "The service over HTTP+JSON.", http_rules::generate(&service)?),
+        ("grpc", "The gRPC names of the service.", grpc::generate(&service)),
+        ("http_json", "The paths of the service.", http_rules::generate(&service)?),
+        ("codec", "The codec of the schema's version.", codec::generate(&service, config)),
     ] {
         write_module(config, &mut tree, name, about, tokens)?;
     }

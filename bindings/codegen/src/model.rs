@@ -47,6 +47,10 @@ pub struct Rpc {
     pub output_type: TokenStream,
     /// Whether it answers with a stream.
     pub streaming: bool,
+    /// What must be offered for it to be called.
+    pub capability: Option<String>,
+    /// Whether it may be called without credentials.
+    pub anonymous: bool,
     /// The HTTP rules, the main one first.
     pub rules: Vec<HttpRule>,
 }
@@ -81,6 +85,10 @@ impl Service {
         for method in descriptor.methods() {
             rpcs.push(Rpc::read(pool, config, &types, &method)?);
         }
+        let told = config.capabilities.iter().flat_map(|(_, rpcs)| rpcs).chain(&config.anonymous);
+        if let Some(unknown) = told.into_iter().find(|told| !rpcs.iter().any(|rpc: &Rpc| rpc.name == **told)) {
+            return Err(refuse(unknown, "the service has no such rpc"));
+        }
         Ok(Self {
             full_name: descriptor.full_name().to_owned(),
             trait_name: ident(&descriptor.name().to_upper_camel_case()),
@@ -112,6 +120,7 @@ impl Rpc {
             let problem = format!("its request has no plain string field `{}`", config.scope_field);
             return Err(refuse(method.name(), problem));
         }
+        let named = |rpcs: &[String]| rpcs.iter().any(|rpc| rpc == method.name());
         Ok(Self {
             name: method.name().to_owned(),
             method: ident(&method.name().to_snake_case()),
@@ -122,6 +131,8 @@ impl Rpc {
             input_type: types.name(&rust_type(&method.input(), config)),
             output_type: types.name(&rust_type(&method.output(), config)),
             streaming: method.is_server_streaming(),
+            capability: config.capabilities.iter().find(|(_, rpcs)| named(rpcs)).map(|(name, _)| name.clone()),
+            anonymous: named(&config.anonymous),
             rules: http_rules(pool, method)?,
         })
     }
@@ -130,25 +141,27 @@ impl Rpc {
 /// Names that generated files import from elsewhere, or that have a meaning in Rust.
 const TAKEN: &[&str] = &[
     "Arc",
+    "Authenticator",
+    "Binding",
+    "BindingSettings",
     "Body",
-    "BoxError",
     "Call",
     "CallOptions",
+    "Capability",
     "ClientError",
-    "Authenticator",
     "Err",
     "Error",
-    "Events",
     "EventStream",
+    "Events",
     "Exchange",
     "FromQuery",
-    "Host",
+    "Handlers",
     "HttpRule",
-    "JsonRpc",
     "None",
     "Ok",
     "Option",
-    "Path",
+    "PendingCall",
+    "Pipeline",
     "Protocol",
     "Reply",
     "Request",
@@ -157,7 +170,6 @@ const TAKEN: &[&str] = &[
     "Scope",
     "Send",
     "Set",
-    "BindingSettings",
     "Some",
     "String",
     "Sync",

@@ -17,29 +17,43 @@ pub fn generate(service: &Service, config: &Config) -> Result<TokenStream, Error
     for (index, rpc) in service.rpcs.iter().enumerate() {
         let same = |other: &&Rpc| other.input.full_name() == rpc.input.full_name();
         if !service.rpcs[..index].iter().any(|other| same(&other)) {
-            requests.extend(request(rpc, config));
-            if let Some(asking) =
-                service.rpcs.iter().filter(same).find(|rpc| rpc.rules.iter().any(|r| r.body.is_empty()))
-            {
-                requests.extend(from_query(asking, config)?);
-            }
+            let paths = service.rpcs.iter().filter(same).flat_map(|rpc| rpc.rules.iter().map(|rule| &*rule.template));
+            requests.extend(request(rpc, &paths.collect::<Vec<_>>(), config));
+            let reads_query = |rpc: &&Rpc| rpc.rules.iter().any(|rule| rule.body.is_empty());
+            requests.extend(match service.rpcs.iter().filter(same).find(reads_query) {
+                Some(rpc) => from_query(rpc, config)?,
+                None => {
+                    let input = &rpc.input_type;
+                    quote!(impl FromQuery for #input {})
+                }
+            });
         }
     }
     let imports = service.import_requests();
     Ok(quote! {
         use ::tricord_bindings::Violation;
         #imports
-        use ::tricord_bindings::host::{Request, Scope};
+        use ::tricord_bindings::request::{Request, Scope};
         use ::tricord_bindings::query::{self, FromQuery, Set};
 
         #requests
     })
 }
 
-fn request(rpc: &Rpc, config: &Config) -> TokenStream {
+fn request(rpc: &Rpc, paths: &[&str], config: &Config) -> TokenStream {
     let name = &config.scope_field;
     let (Some(field), input) = (rpc.input.get_field_by_name(name), &rpc.input_type) else { return TokenStream::new() };
     let (json, number, member) = (field.json_name(), field.number(), field_ident(&field));
+    let in_path = |field: &FieldDescriptor| {
+        let variable = |path: &&str| {
+            [format!("{{{}}}", field.name()), format!("{{{}=", field.name())].iter().any(|v| path.contains(v))
+        };
+        paths.iter().any(variable)
+    };
+    let path_fields = rpc.input.fields().filter(in_path).map(|field| {
+        let (name, json, member) = (field.name(), field.json_name(), field_ident(&field));
+        quote!(#name => Some((#json, &mut self.#member)),)
+    });
     quote! {
         impl Request for #input {
             const SCOPE: Scope = Scope { json: #json, name: #name, number: #number };
@@ -50,6 +64,13 @@ fn request(rpc: &Rpc, config: &Config) -> TokenStream {
 
             fn scope_mut(&mut self) -> &mut String {
                 &mut self.#member
+            }
+
+            fn path_field(&mut self, name: &str) -> Option<(&'static str, &mut String)> {
+                match name {
+                    #(#path_fields)*
+                    _ => None,
+                }
             }
         }
     }

@@ -39,6 +39,8 @@ fn generated_with(messages: &str, rpcs: &str, aliases: &[(&str, &str)]) -> Resul
         bytes: Vec::new(),
         required_oneofs: Vec::new(),
         aliases: aliases.iter().map(|(field, alias)| ((*field).to_owned(), (*alias).to_owned())).collect(),
+        capabilities: Vec::new(),
+        anonymous: Vec::new(),
         document: Document {
             title: "Small".into(),
             version: "1".into(),
@@ -80,9 +82,9 @@ fn literals_are_tried_before_variables_whatever_the_order_in_the_schema() {
         [
             r#"("GET" | "HEAD", ["parts"], "")"#,
             r#"("GET" | "HEAD", ["parts", "all"], "")"#,
-            r#"("GET" | "HEAD", ["parts", id], "")"#,
-            r#"("GET" | "HEAD", [tenant, "parts"], "")"#,
-            r#"("GET" | "HEAD", [tenant, id], "")"#,
+            r#"("GET" | "HEAD", ["parts", _], "")"#,
+            r#"("GET" | "HEAD", [_, "parts"], "")"#,
+            r#"("GET" | "HEAD", [_, _], "")"#,
         ]
     );
 }
@@ -96,32 +98,31 @@ fn additional_bindings_and_actions_are_rules_of_their_own() {
     assert_eq!(
         patterns(&code),
         [
-            r#"("POST", ["parts", id], "run")"#,
-            r#"("GET" | "HEAD", ["parts", id], "run")"#,
-            r#"("POST", [tenant, "parts", id], "run")"#,
+            r#"("POST", ["parts", _], "run")"#,
+            r#"("GET" | "HEAD", ["parts", _], "run")"#,
+            r#"("POST", [_, "parts", _], "run")"#,
         ]
     );
     assert!(code.contains("pub const ACTIONS: &[&str] = &[\"run\"];"), "{code}");
     assert!(code.contains("pub const WORDS: &[&str] = &[\"parts\"];"), "{code}");
-    assert!(code.contains("(_, [\"parts\", _], \"run\") => Err(exchange.not_allowed(\"GET, HEAD, POST\"))"), "{code}");
-    // A path that names the scope sets it.
-    assert!(code.contains("Some(*tenant)"), "{code}");
+    assert!(code.contains("(_, [\"parts\", _], \"run\") => Route::OtherVerbs(\"GET, HEAD, POST\")"), "{code}");
+    // Variables have their places in the path.
+    assert!(code.contains("path.into_variables([(\"tenant\", 0usize), (\"id\", 2usize)])"), "{code}");
 }
 
 #[test]
-fn bodies_and_streams_are_read_and_written_by_their_own_functions() {
+fn a_route_says_where_its_request_is_read_from() {
     let code = generated(
         "",
         "rpc Follow(Get) returns (stream Answer) { option (google.api.http) = { get: \"/parts/{id}:follow\" }; }\n\
          rpc Make(Get) returns (Answer) { option (google.api.http) = { put: \"/parts/{id}/{part_id}\" body: \"*\" }; }",
     )
     .unwrap();
-    assert_eq!(patterns(&code), [r#"("GET", ["parts", id], "follow")"#, r#"("PUT", ["parts", id, part_id], "")"#]);
-    assert!(code.contains(".query(") && code.contains(".stream_out("), "{code}");
-    assert!(code.contains(".body(") && code.contains(".reply_out("), "{code}");
-    assert!(code.contains("bind(&mut request.part_id, \"partId\", part_id)?"), "{code}");
+    assert_eq!(patterns(&code), [r#"("GET", ["parts", _], "follow")"#, r#"("PUT", ["parts", _, _], "")"#]);
+    assert!(code.contains("Route::rpc(&RPCS[0usize], false, path.into_variables([(\"id\", 1usize)]))"), "{code}");
+    assert!(code.contains("&RPCS[1usize],\n                true,"), "{code}");
     // A stream does not answer HEAD.
-    assert!(code.contains("(_, [\"parts\", _], \"follow\") => Err(exchange.not_allowed(\"GET\"))"), "{code}");
+    assert!(code.contains("(_, [\"parts\", _], \"follow\") => Route::OtherVerbs(\"GET\")"), "{code}");
 }
 
 #[test]

@@ -258,28 +258,23 @@ fn json_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::rpc;
     use serde_json::json;
 
     const fn rule(verb: &'static str, template: &'static str, body: bool) -> HttpRule {
         HttpRule { verb, template, body }
     }
 
-    static WATCH: Rpc = Rpc {
-        name: "Watch",
-        path: "/p.S/Watch",
-        streaming: true,
-        rules: &[
+    static WATCH: Rpc = rpc(
+        "Watch",
+        "/p.S/Watch",
+        &[
             rule("GET", "/jobs/{job_id=*}:watch", false),
             rule("GET", "/{scope}/jobs/{job_id=*}:watch", false),
             rule("POST", "/jobs/{job_id=*}:watch", true),
         ],
-    };
-    static MAKE: Rpc = Rpc {
-        name: "Make",
-        path: "/p.S/Make",
-        streaming: false,
-        rules: &[rule("POST", "/jobs", true), rule("POST", "/{scope}/jobs", true)],
-    };
+    );
+    static MAKE: Rpc = rpc("Make", "/p.S/Make", &[rule("POST", "/jobs", true), rule("POST", "/{scope}/jobs", true)]);
 
     fn target(rpc: &Rpc, fields: Value) -> Result<(String, Option<Value>), ClientError> {
         let Value::Object(fields) = fields else { panic!("{fields}") };

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::wkt::Struct;
 
-    static RPC: Rpc = Rpc { name: "Get", path: "/p.S/Get", streaming: false, rules: &[] };
+    static RPC: Rpc = crate::testing::rpc("Get", "/p.S/Get", &[]);
 
     fn fails(body: &str) -> ClientError {
         answer::<Struct>(&RPC, 7, body.as_bytes()).unwrap_err()

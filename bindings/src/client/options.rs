@@ -86,7 +86,7 @@ impl CallOptions {
     /// Returns all headers of a call, including those of the protocol.
     pub(super) fn headers(&self, protocol: &Protocol) -> Result<HeaderMap, ClientError> {
         let mut headers = self.headers.clone();
-        let version = protocol.versions.first().copied().unwrap_or_default();
+        let version = protocol.codecs.first().map(|codec| codec.version()).unwrap_or_default();
         if !headers.contains_key(protocol.version_header) {
             headers.insert(HeaderName::from_static(protocol.version_header), HeaderValue::from_static(version));
         }

@@ -4,35 +4,20 @@ use std::marker::PhantomData;
 
 use bytes::{Buf as _, Bytes};
 use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 use crate::reply::Reply;
 
-/// Replies out, bytes in.
-pub(super) struct ReplyCodec<A>(PhantomData<fn(A)>);
+/// Writes replies.
+pub(super) struct ReplyEncoder<A>(PhantomData<fn(A)>);
 
-impl<A> ReplyCodec<A> {
+impl<A> ReplyEncoder<A> {
     pub(super) fn new() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<A: prost::Message + 'static> Codec for ReplyCodec<A> {
-    type Encode = Reply<A>;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = RawDecoder;
-
-    fn encoder(&mut self) -> Self::Encoder {
-        Self(PhantomData)
-    }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        RawDecoder
-    }
-}
-
-impl<A: prost::Message> Encoder for ReplyCodec<A> {
+impl<A: prost::Message> Encoder for ReplyEncoder<A> {
     type Item = Reply<A>;
     type Error = Status;
 
@@ -54,6 +39,7 @@ impl<A: prost::Message> Encoder for ReplyCodec<A> {
     }
 }
 
+/// Reads messages as bytes. They are decoded later, where the other bindings decode theirs.
 pub(super) struct RawDecoder;
 
 impl Decoder for RawDecoder {

@@ -7,16 +7,14 @@ use bytes::Bytes;
 use http_body::Frame;
 use tokio::time::Sleep;
 
-use super::status_out;
 use crate::body::{BodyLimits, BoxError, BudgetPermit};
-use crate::error::{Error, Protocol, kinds};
+use crate::error::{Error, kinds};
 
-/// A request body that is counted while tonic reads it, and given up when it takes too long.
+/// A request body that is counted while tonic reads it, and given up when it takes too long. Its errors are [`Error`]s.
 pub(super) struct Metered<B> {
     body: B,
-    protocol: &'static Protocol,
     limits: BodyLimits,
-    held: BudgetPermit,
+    permit: BudgetPermit,
     seen: usize,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -25,8 +23,8 @@ pub(super) struct Metered<B> {
 const FRAME_HEADER: usize = 5;
 
 impl<B> Metered<B> {
-    pub(super) fn new(protocol: &'static Protocol, limits: &BodyLimits, body: B) -> Self {
-        Self { body, protocol, limits: limits.clone(), held: BudgetPermit::none(&limits.budget), seen: 0, timer: None }
+    pub(super) fn new(limits: &BodyLimits, body: B) -> Self {
+        Self { body, limits: limits.clone(), permit: BudgetPermit::none(&limits.budget), seen: 0, timer: None }
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), Error> {
@@ -34,7 +32,7 @@ impl<B> Metered<B> {
         if self.seen > self.limits.bytes.saturating_add(FRAME_HEADER) {
             return Err(self.limits.too_large());
         }
-        self.held.more(bytes)
+        self.permit.more(bytes)
     }
 }
 
@@ -54,7 +52,7 @@ where
                 let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
                 std::task::ready!(timer.as_mut().poll(cx));
                 let error = Error::new(&kinds::INVALID_REQUEST, "the request did not arrive in time");
-                return Poll::Ready(Some(Err(status_out(this.protocol, &error).into())));
+                return Poll::Ready(Some(Err(error.into())));
             }
         };
         Poll::Ready(match frame {
@@ -62,7 +60,7 @@ where
             Some(Err(error)) => Some(Err(error.into())),
             Some(Ok(frame)) => match this.count(frame.data_ref().map_or(0, Bytes::len)) {
                 Ok(()) => Some(Ok(frame)),
-                Err(error) => Some(Err(status_out(this.protocol, &error).into())),
+                Err(error) => Some(Err(error.into())),
             },
         })
     }

@@ -1,287 +1,206 @@
-//! JSON-RPC 2.0 over HTTP POST: request in, reply out, error out, stream out.
+//! JSON-RPC 2.0 over HTTP POST: envelopes in, envelopes out, alone or as server-sent events.
 //!
-//! jsonrpsee's `RpcModule` is the table of methods. The envelope is ours: ids go back as they came, and neither the
-//! parameters nor the answers pass through a JSON value in between. Both travel in one `Exchange` that a method's
-//! callback finds in its extensions.
+//! The envelope is ours: ids go back as they came, and neither parameters nor answers pass through a JSON value. Methods
+//! that a program adds are those of a jsonrpsee `RpcModule`.
 
 pub(crate) mod envelope;
+mod error;
+mod methods;
 
-use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Response, StatusCode};
-use jsonrpsee::ConnectionId;
-use jsonrpsee::RpcModule;
-use jsonrpsee::core::server::{AsyncMethod, MethodCallback, MethodResponse};
-use jsonrpsee::types::{Id, Params};
-use serde::Serialize;
+use http::{Response, StatusCode};
+use jsonrpsee::core::server::Methods;
+use tokio_util::sync::CancellationToken;
 
-use crate::body::{Body, BudgetPermit, discard};
-use crate::call::{Binding, Call, Principal, version};
-use crate::details::{Detail, details};
+use crate::authenticator::{Peer, Principal};
+use crate::body::{Body, BodyLimits, BudgetPermit};
+use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
-use crate::host::{AuthorizedCall, Host, Request, bind, scope_in_json};
 use crate::http_json::is_json;
+use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
-use crate::{proto_json, sse};
+use crate::request::{Request, Scope, scope_in_json, set_from_path};
+use crate::{Binding, Rpc, sse};
 use envelope::Envelope;
 
-/// The methods of a service, by their names.
-pub struct JsonRpc<S> {
-    host: Arc<Host<S>>,
-    methods: RpcModule<()>,
+pub(crate) use error::write_error_object;
+
+/// Answers a POST. `scope` is what its path says, if it says something; `methods` are those beside the schema's.
+pub async fn serve<S: Service>(
+    pipeline: &Pipeline<S>,
+    head: Parts,
+    peer: &Peer,
+    body: impl RequestBody,
+    scope: Option<&str>,
+    methods: &Methods,
+) -> Response<Body> {
+    let exchange = JsonRpc {
+        protocol: pipeline.protocol(),
+        head: &head,
+        path_scope: scope,
+        methods,
+        id: Id::Unknown,
+        method: Bytes::new(),
+        params: Bytes::new(),
+        _permit: None,
+    };
+    pipeline.call(&head, peer, body, exchange).await
 }
 
-impl<S> std::fmt::Debug for JsonRpc<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.methods.method_names()).finish()
-    }
-}
-
-impl<S: Send + Sync + 'static> JsonRpc<S> {
-    /// No methods yet.
-    pub fn new(host: Arc<Host<S>>) -> Self {
-        Self { host, methods: RpcModule::new(()) }
-    }
-
-    /// Adds an rpc that answers once.
-    pub fn unary<Q, A, F, Fut>(&mut self, name: &'static str, handler: F)
-    where
-        Q: Request,
-        A: Serialize + Send + Sync,
-        F: Fn(Arc<S>, Call, Q) -> Fut + Copy + Send + Sync + 'static,
-        Fut: Future<Output = Result<Reply<A>, Error>> + Send,
-    {
-        self.method(name, move |host, asked| async move {
-            let id = asked.id.clone();
-            let (authorized, call, request) = host.ask(asked)?;
-            let reply = host.run(&authorized, handler(host.service.clone(), call, request)).await;
-            Ok((authorized, reply.and_then(|reply| reply_out(id.as_deref(), &reply))))
-        });
-    }
-
-    /// Adds an rpc that answers with a stream.
-    pub fn streaming<Q, A, F, Fut>(&mut self, name: &'static str, handler: F)
-    where
-        Q: Request,
-        A: Serialize + Send + Sync + 'static,
-        F: Fn(Arc<S>, Call, Q) -> Fut + Copy + Send + Sync + 'static,
-        Fut: Future<Output = Result<Events<A>, Error>> + Send,
-    {
-        self.method(name, move |host, asked| async move {
-            let id = asked.id.clone();
-            let (authorized, call, request) = host.ask(asked)?;
-            let events = host.run(&authorized, handler(host.service.clone(), call, request)).await;
-            Ok((authorized, events.map(|events| stream_out(&host, id, events))))
-        });
-    }
-
-    fn method<F, Fut>(&mut self, name: &'static str, handler: F)
-    where
-        F: Fn(Arc<Host<S>>, PendingCall) -> Fut + Copy + Send + Sync + 'static,
-        Fut: Future<Output = Result<(AuthorizedCall, Answer), Error>> + Send,
-    {
-        let host = self.host.clone();
-        let callback = move |_: Id<'_>, _: Params<'_>, _: ConnectionId, _: usize, mut extensions: Extensions| {
-            let (host, exchange) = (host.clone(), extensions.remove::<Exchange>());
-            let done = async move {
-                if let Some((exchange, asked)) =
-                    exchange.and_then(|exchange| exchange.take().map(|asked| (exchange, asked)))
-                {
-                    exchange.give(host.protocol, handler(host.clone(), asked).await);
-                }
-                MethodResponse::notification()
-            };
-            Box::pin(done) as futures::future::BoxFuture<'static, MethodResponse>
-        };
-        let inserted = self.methods.verify_and_insert(name, MethodCallback::Async(Arc::new(callback)));
-        assert!(inserted.is_ok(), "the method {name} is registered twice");
-    }
-
-    /// Answers a POST. `scope` is what the path says, if it says something.
-    pub async fn serve<B>(&self, head: Parts, mut body: B, scope: Option<&str>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-    {
-        match self.request_in(&head, &mut body).await {
-            Ok((principal, bytes, held)) => {
-                let response = self.answer(&head, principal, &bytes, scope).await;
-                drop(held);
-                response
-            }
-            Err(error) => {
-                discard(&head.headers, body);
-                self.refused_out(None, &error)
-            }
-        }
-    }
-
-    /// Judges the headers, then reads the body.
-    async fn request_in<B>(&self, head: &Parts, body: &mut B) -> Result<(Principal, Bytes, BudgetPermit), Error>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-    {
-        let principal = self.host.authenticate(head)?;
-        self.host.settings.body.announced(&head.headers)?;
-        media_type(self.host.protocol, &head.headers)?;
-        let (bytes, held) = self.host.settings.body.read(body).await?;
-        Ok((principal, bytes, held))
-    }
-
-    async fn answer(&self, head: &Parts, principal: Principal, body: &Bytes, scope: Option<&str>) -> Response<Body> {
-        let envelope = match Envelope::read(body) {
-            Ok(envelope) => envelope,
-            Err((id, error)) => return self.refused_out(id, &error),
-        };
-        let id = envelope.id.map(|id| body.slice_ref(id.as_bytes()));
-        let response = match self.call(head, principal, body, &envelope, id.clone(), scope).await {
-            Ok(response) => response,
-            Err(error) => error_out(self.host.protocol, id.as_deref(), &error),
-        };
-        // A request without id is a notification: it was carried out, and nothing is said about it.
-        if id.is_some() { response } else { no_content() }
-    }
-
-    async fn call(
-        &self,
-        head: &Parts,
-        principal: Principal,
-        body: &Bytes,
-        envelope: &Envelope<'_>,
-        id: Option<Bytes>,
-        scope: Option<&str>,
-    ) -> Result<Response<Body>, Error> {
-        let found = self.find(head, &envelope.method);
-        let (version, rpc, callback) = found.inspect_err(|error| self.host.count_refused(Binding::JsonRpc, error))?;
-        let call = Call::read(self.host.protocol, &head.headers, principal, version, Binding::JsonRpc, rpc);
-        let params = envelope.params.map_or(Bytes::from_static(b"{}"), |raw| body.slice_ref(raw.as_bytes()));
-        let exchange = Exchange::new(PendingCall { call, params, id, scope: scope.map(str::to_owned) });
-        let mut extensions = Extensions::new();
-        extensions.insert(exchange.clone());
-        callback(Id::Null, Params::new(None), ConnectionId(0), usize::MAX, extensions).await;
-        exchange.answer()
-    }
-
-    /// The version asked for, and the method.
-    fn find(&self, head: &Parts, method: &str) -> Result<(&'static str, &'static str, &AsyncMethod<'static>), Error> {
-        let version = version(self.host.protocol, &head.headers, head.uri.query())?;
-        match self.methods.method_with_name(method) {
-            Some((rpc, MethodCallback::Async(callback))) => Ok((version, rpc, callback)),
-            _ => {
-                let method: String = method.chars().take(64).collect();
-                Err(Error::new(&kinds::METHOD_NOT_FOUND, format!("no method {method:?}")))
-            }
-        }
-    }
-
-    /// An error that was found before a method was asked.
-    fn refused_out(&self, id: Option<&[u8]>, error: &Error) -> Response<Body> {
-        self.host.count_refused(Binding::JsonRpc, error);
-        error_out(self.host.protocol, id, error)
-    }
-}
-
-impl<S: Send + Sync + 'static> Host<S> {
-    fn ask<Q: Request>(&self, asked: PendingCall) -> Result<(AuthorizedCall, Call, Q), Error> {
-        let PendingCall { mut call, params, scope, .. } = asked;
-        let request = match params.first() {
-            Some(b'{') => proto_json::decode::<Q>(&params),
-            Some(b'[') => Err(Error::new(&kinds::INVALID_PARAMS, "params are given by name, as an object")),
-            _ => Err(Error::new(&kinds::INVALID_PARAMS, "params must be an object")),
-        };
-        let request = match &scope {
-            Some(scope) => request.and_then(|mut q| bind(q.scope_mut(), Q::SCOPE.json, scope).map(|()| q)),
-            None => request,
-        };
-        let lenient = || scope.unwrap_or_else(|| scope_in_json(&Q::SCOPE, &params));
-        let (authorized, request) = self.authorize(&mut call, request, lenient)?;
-        Ok((authorized, call, request))
-    }
-}
-
-/// Any JSON media type will do; one that is not JSON, or not even a media type, is an error.
-fn media_type(protocol: &Protocol, headers: &HeaderMap) -> Result<(), Error> {
-    match headers.get(CONTENT_TYPE) {
-        Some(found) if !is_json(protocol, found) => {
-            Err(Error::new(protocol.content_type_not_supported, "the request must be application/json"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A call on its way to its method.
-struct PendingCall {
-    call: Call,
+/// One request by JSON-RPC.
+struct JsonRpc<'h> {
+    protocol: &'static Protocol,
+    head: &'h Parts,
+    path_scope: Option<&'h str>,
+    methods: &'h Methods,
+    id: Id,
+    method: Bytes,
     params: Bytes,
-    /// As the client wrote it; `None` for a notification.
-    id: Option<Bytes>,
-    scope: Option<String>,
+    _permit: Option<BudgetPermit>,
 }
 
-type Answer = Result<Response<Body>, Error>;
-
-/// Where a method finds what it is asked, and leaves its answer.
-#[derive(Clone)]
-struct Exchange(Arc<Mutex<Stage>>);
-
-enum Stage {
-    PendingCall(PendingCall),
-    Taken,
-    Answered(Answer),
+/// The id of a request.
+enum Id {
+    /// Not read, or not to be read.
+    Unknown,
+    /// There is none: the request is carried out, and nothing is said about it.
+    Notification,
+    /// As the client wrote it.
+    Text(Bytes),
 }
 
-impl Exchange {
-    fn new(asked: PendingCall) -> Self {
-        Self(Arc::new(Mutex::new(Stage::PendingCall(asked))))
+impl JsonRpc<'_> {
+    fn method(&self) -> &str {
+        std::str::from_utf8(&self.method).unwrap_or_default()
     }
+}
 
-    fn swap(&self, stage: Stage) -> Stage {
-        std::mem::replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), stage)
-    }
+impl Exchange for JsonRpc<'_> {
+    const BINDING: Binding = Binding::JsonRpc;
 
-    fn take(&self) -> Option<PendingCall> {
-        match self.swap(Stage::Taken) {
-            Stage::PendingCall(asked) => Some(asked),
-            _ => None,
-        }
-    }
-
-    fn give(&self, protocol: &Protocol, answer: Result<(AuthorizedCall, Answer), Error>) {
-        let answer = answer.and_then(|(authorized, answer)| {
-            let mut response = answer?;
-            if let Some(extensions) = authorized.extensions {
-                response.headers_mut().insert(protocol.extensions_header, extensions);
+    fn check_head(&self, limits: &BodyLimits) -> Result<(), Error> {
+        limits.announced(&self.head.headers)?;
+        match self.head.headers.get(CONTENT_TYPE) {
+            Some(found) if !is_json(self.protocol, found) => {
+                Err(Error::new(self.protocol.content_type_not_supported, "the request must be application/json"))
             }
-            Ok(response)
-        });
-        self.swap(Stage::Answered(answer));
+            _ => Ok(()),
+        }
     }
 
-    fn answer(&self) -> Answer {
-        match self.swap(Stage::Taken) {
-            Stage::Answered(answer) => answer,
-            _ => Err(Error::internal()),
+    async fn read_body(&mut self, body: impl RequestBody, limits: &BodyLimits) -> Result<(), Error> {
+        let (body, permit) = limits.read_or_discard(&self.head.headers, body).await?;
+        self._permit = Some(permit);
+        let shared = |part: &str| body.slice_ref(part.as_bytes());
+        let Envelope { id, method, params } = Envelope::read(&body).map_err(|(id, error)| {
+            self.id = id.map_or(Id::Unknown, |id| Id::Text(body.slice_ref(id)));
+            error
+        })?;
+        self.id = id.map_or(Id::Notification, |id| Id::Text(shared(id)));
+        self.method = match method {
+            std::borrow::Cow::Borrowed(method) => shared(method),
+            std::borrow::Cow::Owned(method) => method.into(),
+        };
+        self.params = params.map_or(Bytes::from_static(b"{}"), shared);
+        Ok(())
+    }
+
+    fn find_rpc(&mut self, codec: &'static dyn Codec) -> Result<Option<&'static Rpc>, Error> {
+        Ok(codec.jsonrpc_rpc(self.method()))
+    }
+
+    async fn call_other(&mut self, principal: &Principal) -> Result<Response<Body>, Error> {
+        let id = match &self.id {
+            Id::Text(id) => Some(&**id),
+            Id::Unknown | Id::Notification => None,
+        };
+        let response = methods::call(self.methods, self.method(), id, &self.params, principal).await?;
+        Ok(if id.is_some() { json(StatusCode::OK, response.get().as_bytes().to_vec()) } else { no_content() })
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn decode<Q: Request>(&mut self, codec: &'static dyn Codec, rpc: &'static Rpc) -> Result<Q, Error> {
+        let mut request = Q::default();
+        match self.params.first() {
+            Some(b'{') => codec.read_json(rpc, &self.params, &mut request)?,
+            Some(b'[') => return Err(Error::new(&kinds::INVALID_PARAMS, "params are given by name, as an object")),
+            _ => return Err(Error::new(&kinds::INVALID_PARAMS, "params must be an object")),
         }
+        if let Some(scope) = self.path_scope {
+            set_from_path(request.scope_mut(), Q::SCOPE.json, scope)?;
+        }
+        Ok(request)
+    }
+
+    fn find_scope(&self, scope: &Scope) -> String {
+        self.path_scope.map_or_else(|| scope_in_json(scope, &self.params), str::to_owned)
+    }
+
+    fn write_reply<A: ReplyMessage>(
+        &mut self,
+        codec: &'static dyn Codec,
+        reply: Reply<A>,
+    ) -> Result<Response<Body>, Error> {
+        let Id::Text(id) = &self.id else { return Ok(no_content()) };
+        let mut out = Vec::with_capacity(1024);
+        open_response(&mut out, id, "result");
+        reply.write_json(codec, &mut out)?;
+        out.push(b'}');
+        Ok(json(StatusCode::OK, out))
+    }
+
+    fn write_stream<A: ReplyMessage>(
+        &mut self,
+        codec: &'static dyn Codec,
+        events: Events<A>,
+        settings: &BindingSettings,
+        shutdown: &CancellationToken,
+    ) -> Response<Body> {
+        let Id::Text(id) = &self.id else { return no_content() };
+        let framing = Framing { protocol: self.protocol, codec, id: id.clone() };
+        sse::response(events, framing, settings.ping, shutdown)
+    }
+
+    fn write_error(&mut self, codec: &'static dyn Codec, error: &Error) -> Response<Body> {
+        let id: &[u8] = match &self.id {
+            Id::Notification => return no_content(),
+            Id::Unknown => b"null",
+            Id::Text(id) => id,
+        };
+        let mut out = Vec::new();
+        write_error_response(&mut out, self.protocol, codec, id, error);
+        let kind = error.kind();
+        let status = if kind.jsonrpc_keeps_http_status {
+            StatusCode::from_u16(kind.http).unwrap_or_default()
+        } else {
+            StatusCode::OK
+        };
+        let mut response = json(status, out);
+        error.add_headers(response.headers_mut());
+        response
     }
 }
 
-fn open(id: &[u8], member: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
+/// Writes a response up to the value of its member `result` or `error`.
+fn open_response(out: &mut Vec<u8>, id: &[u8], member: &str) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.extend_from_slice(id);
+    out.extend_from_slice(b",\"");
     out.extend_from_slice(member.as_bytes());
-    out
+    out.extend_from_slice(b"\":");
 }
 
-fn reply_out<A: Serialize>(id: Option<&[u8]>, reply: &Reply<A>) -> Answer {
-    let Some(id) = id else { return Ok(no_content()) };
-    let mut out = open(id, ",\"result\":");
-    reply.write_json(&mut out)?;
+fn write_error_response(out: &mut Vec<u8>, protocol: &Protocol, codec: &dyn Codec, id: &[u8], error: &Error) {
+    open_response(out, id, "error");
+    codec.write_jsonrpc_error(protocol, error, out);
     out.push(b'}');
-    Ok(json(StatusCode::OK, out))
 }
 
 fn json(status: StatusCode, body: Vec<u8>) -> Response<Body> {
@@ -297,62 +216,24 @@ fn no_content() -> Response<Body> {
     response
 }
 
-fn error_out(protocol: &Protocol, id: Option<&[u8]>, error: &Error) -> Response<Body> {
-    let mut out = Vec::new();
-    write_error(&mut out, protocol, id.unwrap_or(b"null"), error);
-    let kind = error.kind();
-    let status = if kind.jsonrpc_keeps_http_status {
-        StatusCode::from_u16(kind.http).unwrap_or_default()
-    } else {
-        StatusCode::OK
-    };
-    let mut response = json(status, out);
-    error.add_headers(response.headers_mut());
-    response
-}
-
-fn write_error(out: &mut Vec<u8>, protocol: &Protocol, id: &[u8], error: &Error) {
-    #[derive(Serialize)]
-    struct ErrorObject<'a> {
-        code: i32,
-        message: &'a str,
-        data: Vec<Detail>,
-    }
-    let object = ErrorObject { code: error.kind().jsonrpc, message: error.message(), data: details(error, protocol) };
-    out.extend_from_slice(&open(id, ",\"error\":"));
-    // Strings and numbers into a Vec: nothing here can fail.
-    let _ = serde_json::to_writer(&mut *out, &object);
-    out.push(b'}');
-}
-
-fn stream_out<S: Send + Sync + 'static, A: Serialize + Send + Sync + 'static>(
-    host: &Host<S>,
-    id: Option<Bytes>,
-    events: Events<A>,
-) -> Response<Body> {
-    let Some(id) = id else { return no_content() };
-    let framing = Framing { protocol: host.protocol, id };
-    sse::response(events, framing, host.settings.ping, host.streams_end())
-}
-
+/// Events and errors as whole JSON-RPC responses.
 struct Framing {
     protocol: &'static Protocol,
+    codec: &'static dyn Codec,
     id: Bytes,
 }
 
-impl<A: Serialize> sse::Framing<A> for Framing {
+impl<A: ReplyMessage> sse::Framing<A> for Framing {
     const ERROR_EVENT: Option<&'static str> = None;
 
     fn event(&self, out: &mut Vec<u8>, reply: &Reply<A>) -> Result<(), Error> {
-        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        out.extend_from_slice(&self.id);
-        out.extend_from_slice(b",\"result\":");
-        reply.write_json(out)?;
+        open_response(out, &self.id, "result");
+        reply.write_json(self.codec, out)?;
         out.push(b'}');
         Ok(())
     }
 
     fn error(&self, out: &mut Vec<u8>, error: &Error) {
-        write_error(out, self.protocol, &self.id, error);
+        write_error_response(out, self.protocol, self.codec, &self.id, error);
     }
 }

@@ -21,12 +21,12 @@ use tokio_rustls::server::TlsStream;
 
 use super::first_bytes::{FirstBytes, PREFACE};
 use super::{ConnectionLimits, Drain};
-use crate::Body;
+use crate::{Body, Peer};
 
 /// What answers the requests of a port.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Answers one request of this peer: the other end of the connection, which may be a proxy.
-    fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> impl Future<Output = Response<Body>> + Send;
+    /// Answers one request of this peer.
+    fn handle(&self, request: Request<Incoming>, peer: &Peer) -> impl Future<Output = Response<Body>> + Send;
 }
 
 /// A port that is listened on.
@@ -101,11 +101,14 @@ impl Port {
         }
         let Some(tls) = &self.tls else {
             let Some(http) = self.version(&stream, deadline).await else { return };
-            return self.http(http, stream, peer, deadline, handler).await;
+            return self.http(http, stream, peer.into(), deadline, handler).await;
         };
         match tokio::time::timeout_at(deadline, Box::pin(tls.accept(stream))).await {
-            // In a box, so that a connection without TLS has no room for it.
-            Ok(Ok(stream)) => Box::pin(self.http(self.agreed(&stream), stream, peer, deadline, handler)).await,
+            Ok(Ok(stream)) => {
+                let peer = Peer::new(peer, stream.get_ref().1.peer_certificates());
+                // In a box, so that a connection without TLS has no room for it.
+                Box::pin(self.http(self.agreed(&stream), stream, peer, deadline, handler)).await;
+            }
             Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
             Err(_) => tracing::debug!("a TLS handshake took too long"),
         }
@@ -150,20 +153,14 @@ impl Port {
         Ok(())
     }
 
-    async fn http<I>(
-        &self,
-        http: &Builder<TokioExecutor>,
-        io: I,
-        peer: SocketAddr,
-        deadline: Instant,
-        handler: impl Handler,
-    ) where
+    async fn http<I>(&self, http: &Builder<TokioExecutor>, io: I, peer: Peer, deadline: Instant, handler: impl Handler)
+    where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = service_fn(|request| {
-            let handler = handler.clone();
+            let (handler, peer) = (handler.clone(), peer.clone());
             // In a box: hyper keeps the room of a call for as long as its connection, idle streams included.
-            Box::pin(async move { Ok::<_, Infallible>(handler.handle(request, peer).await) })
+            Box::pin(async move { Ok::<_, Infallible>(handler.handle(request, &peer).await) })
         });
         let io = TokioIo::new(FirstBytes::new(io, deadline));
         let mut connection = std::pin::pin!(http.serve_connection(io, service));

@@ -1,0 +1,105 @@
+//! The seam between the pipeline and the bindings.
+
+use std::future::Future;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::Response;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::BindingSettings;
+use crate::authenticator::Principal;
+use crate::body::{Body, BodyLimits, BoxError};
+use crate::codec::Codec;
+use crate::error::Error;
+use crate::reply::{Events, Reply};
+use crate::request::{Request, Scope};
+use crate::{Binding, Rpc};
+
+/// One request and its answer, in the form of one binding.
+///
+/// [`Pipeline::call`](super::Pipeline::call) calls these functions in the order in which they stand here, each at most
+/// once, with authentication before the first of them and the service's `authorize` after [`Exchange::decode`]. The
+/// first error ends the order: it goes to [`Exchange::write_error`], and nothing else is called. So the order of the
+/// functions is the order of checks, and it is the same for every binding.
+///
+/// An implementation holds the head of its request from the start, and keeps what one step leaves for the next. It does
+/// not authenticate, count, log or time anything; that is the pipeline's work.
+pub trait Exchange: Sized + Send {
+    /// The binding.
+    const BINDING: Binding;
+
+    /// Checks what the head says of the body: its announced length first, then its media type.
+    ///
+    /// # Errors
+    /// If a body like this is not read. The pipeline discards the body.
+    fn check_head(&self, limits: &BodyLimits) -> Result<(), Error>;
+
+    /// Reads the body to its end and keeps it. An envelope around the request is read here too.
+    ///
+    /// # Errors
+    /// If the body is too large, breaks off or is late, or if its envelope is wrong.
+    fn read_body(
+        &mut self,
+        body: impl RequestBody,
+        limits: &BodyLimits,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Finds the rpc that the request calls in this version; `None` if the service has no such rpc.
+    ///
+    /// # Errors
+    /// If the rpc exists but is not called like this.
+    fn find_rpc(&mut self, codec: &'static dyn Codec) -> Result<Option<&'static Rpc>, Error>;
+
+    /// Answers a request for which [`Exchange::find_rpc`] found nothing. No later step follows.
+    ///
+    /// # Errors
+    /// If nothing else is served under this name either.
+    fn call_other(&mut self, principal: &Principal) -> impl Future<Output = Result<Response<Body>, Error>> + Send;
+
+    /// Returns when the client stops waiting, if it says so.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Decodes the request message.
+    ///
+    /// # Errors
+    /// If it cannot be read. The pipeline reports this error after those of `authorize`.
+    fn decode<Q: Request>(&mut self, codec: &'static dyn Codec, rpc: &'static Rpc) -> Result<Q, Error>;
+
+    /// Looks for the scope of a request that could not be decoded; empty if there is none to be found.
+    fn find_scope(&self, scope: &Scope) -> String;
+
+    /// Writes the answer of an rpc that answers once.
+    ///
+    /// # Errors
+    /// If the message cannot be written in this binding.
+    fn write_reply<A: ReplyMessage>(
+        &mut self,
+        codec: &'static dyn Codec,
+        reply: Reply<A>,
+    ) -> Result<Response<Body>, Error>;
+
+    /// Writes a stream whose beginning succeeded. Later errors are part of the stream. It ends early, in the binding's own
+    /// way, when `shutdown` is cancelled.
+    fn write_stream<A: ReplyMessage>(
+        &mut self,
+        codec: &'static dyn Codec,
+        events: Events<A>,
+        settings: &BindingSettings,
+        shutdown: &CancellationToken,
+    ) -> Response<Body>;
+
+    /// Writes an error. `codec` is the newest one if the request asks for a version that is not served.
+    fn write_error(&mut self, codec: &'static dyn Codec, error: &Error) -> Response<Body>;
+}
+
+/// A message that every binding can write.
+pub trait ReplyMessage: prost::Message + Serialize + 'static {}
+
+impl<T: prost::Message + Serialize + 'static> ReplyMessage for T {}
+
+/// The body of a request.
+pub trait RequestBody: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
+
+impl<T: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static> RequestBody for T {}

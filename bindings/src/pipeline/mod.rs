@@ -1,0 +1,364 @@
+//! The way of a call, the same for every binding: from the head of a request to the bytes of its answer.
+//!
+//! ```text
+//! head ─► authenticate ─► read body ─► find rpc and codec ─► decode ─► authorize ─► validate ─► service ─► encode
+//! ```
+//!
+//! [`Pipeline::call`] runs these steps. What differs between the bindings is behind the `Exchange` trait, which gRPC,
+//! JSON-RPC and HTTP+JSON implement side by side; what differs between services is behind [`Service`], which generated
+//! code implements. The order of the steps is the order of checks: a request with several faults gets the same error by
+//! every binding. The rpc is found after the body is read because JSON-RPC names it there.
+
+mod exchange;
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use http::Response;
+use http::request::Parts;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::authenticator::{AnyAuthenticator, Authenticator, Peer, Principal, RequestHead};
+use crate::body::{Body, BodyLimits, discard};
+use crate::call::{Call, choose_codec};
+use crate::codec::Codec;
+use crate::error::{Error, Protocol, kinds};
+use crate::meter::{CallCount, Meter};
+use crate::reply::{Events, Reply};
+use crate::request::Request;
+use crate::{Binding, Rpc};
+
+pub use exchange::{Exchange, ReplyMessage, RequestBody};
+
+/// The target of the line that every authorized call logs, and of the span that tells which call another line belongs to.
+pub const ACCESS: &str = "access";
+
+/// How the bindings behave.
+#[derive(Debug, Clone)]
+pub struct BindingSettings {
+    /// How request bodies are read.
+    pub body: BodyLimits,
+    /// After how much silence a stream of server-sent events gets a comment; `None` for never.
+    pub ping: Option<Duration>,
+}
+
+impl Default for BindingSettings {
+    /// [`BodyLimits::default`] and a ping after 4 s: some clients give up after 5.
+    fn default() -> Self {
+        Self { body: BodyLimits::default(), ping: Some(Duration::from_secs(4)) }
+    }
+}
+
+/// A service as the pipeline calls it. Generated code implements it for the handlers of a schema's service.
+pub trait Service: Sized + Send + Sync + 'static {
+    /// What the scope of a request names. It shows its name in logs.
+    type Agent: AsRef<str> + Send + Sync + 'static;
+
+    /// Finds what `scope` names, and decides whether the caller may call `call.rpc` there and like this. Leaves in
+    /// `call.extensions` those in use.
+    ///
+    /// # Errors
+    /// What a client that may not call this, or not like this, is told.
+    fn authorize(&self, call: &mut Call, scope: &str) -> Result<Arc<Self::Agent>, Error>;
+
+    /// Passes the handler of `call.rpc()` to [`Pipeline::reply`] or [`Pipeline::stream`].
+    fn dispatch<X: Exchange>(
+        pipeline: &Pipeline<Self>,
+        exchange: &mut X,
+        call: PendingCall<'_>,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// A call whose scope was resolved: what handlers get.
+pub type AgentCall<S> = Call<Arc<<S as Service>::Agent>>;
+
+/// A call of an authenticated caller whose rpc was found, with its message still to be decoded.
+#[derive(Debug)]
+pub struct PendingCall<'h> {
+    head: &'h Parts,
+    principal: Principal,
+    codec: &'static dyn Codec,
+    rpc: &'static Rpc,
+}
+
+impl PendingCall<'_> {
+    /// Returns the rpc that is called.
+    pub fn rpc(&self) -> &'static Rpc {
+        self.rpc
+    }
+}
+
+/// A service with what its bindings need.
+pub struct Pipeline<S> {
+    service: S,
+    protocol: &'static Protocol,
+    authenticator: AnyAuthenticator,
+    settings: BindingSettings,
+    streams_end: CancellationToken,
+    meter: Meter,
+}
+
+impl<S> std::fmt::Debug for Pipeline<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("protocol", self.protocol)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Service> Pipeline<S> {
+    /// Makes the pipeline of a service.
+    pub fn new(
+        service: S,
+        protocol: &'static Protocol,
+        authenticator: impl Authenticator,
+        settings: BindingSettings,
+    ) -> Self {
+        Self {
+            service,
+            protocol,
+            authenticator: AnyAuthenticator::new(authenticator),
+            settings,
+            streams_end: CancellationToken::new(),
+            meter: Meter::default(),
+        }
+    }
+
+    /// Returns the protocol that is spoken.
+    pub fn protocol(&self) -> &'static Protocol {
+        self.protocol
+    }
+
+    /// Returns the token that ends all open streams when it is cancelled.
+    pub fn streams_end(&self) -> &CancellationToken {
+        &self.streams_end
+    }
+
+    /// Returns how many calls there were, by rpc, binding and outcome.
+    pub fn call_counts(&self) -> Vec<CallCount> {
+        self.meter.read()
+    }
+
+    /// Counts a request that was refused before its rpc was known.
+    pub(crate) fn count_refused(&self, binding: Binding, error: &Error) {
+        self.meter.count::<()>(binding, "", &Err(error.clone()));
+    }
+
+    /// Asks the authenticator who calls. What is served beside the service on the same port calls this first, too.
+    ///
+    /// # Errors
+    /// The authenticator's.
+    pub async fn authenticate(&self, head: &Parts, peer: &Peer) -> Result<Principal, Error> {
+        self.authenticator.authenticate(RequestHead { head, peer }).await
+    }
+
+    /// Runs all steps of one request.
+    pub(crate) async fn call<X: Exchange>(
+        &self,
+        head: &Parts,
+        peer: &Peer,
+        body: impl RequestBody,
+        mut exchange: X,
+    ) -> Response<Body> {
+        let version = choose_codec(self.protocol, &head.headers, head.uri.query());
+        let codec = *version.as_ref().unwrap_or(&self.protocol.newest());
+        let found = match self.receive(head, peer, body, &mut exchange, version).await {
+            Ok((principal, Some(rpc))) => {
+                let call = PendingCall { head, principal, codec, rpc };
+                return S::dispatch(self, &mut exchange, call).await;
+            }
+            Ok((principal, None)) => exchange.call_other(&principal).await,
+            Err(error) => Err(error),
+        };
+        found.unwrap_or_else(|error| {
+            self.count_refused(X::BINDING, &error);
+            exchange.write_error(codec, &error)
+        })
+    }
+
+    /// The steps up to the rpc.
+    async fn receive<X: Exchange>(
+        &self,
+        head: &Parts,
+        peer: &Peer,
+        body: impl RequestBody,
+        exchange: &mut X,
+        version: Result<&'static dyn Codec, Error>,
+    ) -> Result<(Principal, Option<&'static Rpc>), Error> {
+        let checked = match self.authenticate(head, peer).await {
+            Ok(principal) => exchange.check_head(&self.settings.body).map(|()| principal),
+            Err(error) => Err(error),
+        };
+        let principal = match checked {
+            Ok(principal) => principal,
+            Err(error) => {
+                discard(&head.headers, body);
+                return Err(error);
+            }
+        };
+        exchange.read_body(body, &self.settings.body).await?;
+        let rpc = exchange.find_rpc(version?)?;
+        Ok((principal, rpc))
+    }
+
+    /// Runs the steps after the rpc was found, for an rpc that answers once.
+    pub async fn reply<'p, X, Q, A, H, F>(
+        &'p self,
+        exchange: &mut X,
+        call: PendingCall<'_>,
+        handler: H,
+    ) -> Response<Body>
+    where
+        X: Exchange,
+        Q: Request,
+        A: ReplyMessage,
+        H: FnOnce(&'p S, AgentCall<S>, Q) -> F + Send,
+        F: Future<Output = Result<Reply<A>, Error>> + Send + 'p,
+    {
+        let codec = call.codec;
+        self.answer(exchange, call, handler, |exchange, reply, _| exchange.write_reply(codec, reply)).await
+    }
+
+    /// Runs the steps after the rpc was found, for an rpc that answers with a stream.
+    pub async fn stream<'p, X, Q, A, H, F>(
+        &'p self,
+        exchange: &mut X,
+        call: PendingCall<'_>,
+        handler: H,
+    ) -> Response<Body>
+    where
+        X: Exchange,
+        Q: Request,
+        A: ReplyMessage,
+        H: FnOnce(&'p S, AgentCall<S>, Q) -> F + Send,
+        F: Future<Output = Result<Events<A>, Error>> + Send + 'p,
+    {
+        let codec = call.codec;
+        let write = |exchange: &mut X, events: Events<A>, deadline: Option<Instant>| {
+            let events = match deadline {
+                Some(at) => events.until(at, deadline_exceeded),
+                None => events,
+            };
+            Ok(exchange.write_stream(codec, events, &self.settings, &self.streams_end))
+        };
+        self.answer(exchange, call, handler, write).await
+    }
+
+    /// Answers a call of an rpc that has no handler, which generated code never makes.
+    pub fn fail<X: Exchange>(&self, exchange: &mut X, call: PendingCall<'_>) -> Response<Body> {
+        exchange.write_error(call.codec, &Error::internal())
+    }
+
+    async fn answer<'p, X, Q, T, H, F, W>(
+        &'p self,
+        exchange: &mut X,
+        call: PendingCall<'_>,
+        handler: H,
+        write: W,
+    ) -> Response<Body>
+    where
+        X: Exchange,
+        Q: Request,
+        T: Send,
+        H: FnOnce(&'p S, AgentCall<S>, Q) -> F + Send,
+        F: Future<Output = Result<T, Error>> + Send + 'p,
+        W: FnOnce(&mut X, T, Option<Instant>) -> Result<Response<Body>, Error> + Send,
+    {
+        let PendingCall { head, principal, codec, rpc } = call;
+        let mut call = Call::read(self.protocol, &head.headers, principal, codec, X::BINDING, rpc);
+        call.deadline = exchange.deadline();
+        let (call, request) = match self.authorize(exchange, codec, call) {
+            Ok(authorized) => authorized,
+            Err(error) => {
+                self.meter.count::<()>(X::BINDING, rpc.name, &Err(error.clone()));
+                return exchange.write_error(codec, &error);
+            }
+        };
+        let running = Running::of(&call);
+        // The one box of a call: the future of a handler is large, and would be moved with every future around it.
+        let handler: HandlerFuture<'p, T> = Box::pin(handler(&self.service, call, request));
+        let answer = self.run(&running, handler).await;
+        match answer.and_then(|answer| write(exchange, answer, running.deadline)) {
+            Ok(mut response) => {
+                if let Some(extensions) = running.extensions {
+                    response.headers_mut().insert(self.protocol.extensions_header, extensions);
+                }
+                response
+            }
+            Err(error) => exchange.write_error(codec, &error),
+        }
+    }
+
+    /// Decodes the message, authorizes the call and validates the message, in the order of their errors: that a message
+    /// cannot be decoded is told only to callers who may call the rpc.
+    fn authorize<X: Exchange, Q: Request>(
+        &self,
+        exchange: &mut X,
+        codec: &'static dyn Codec,
+        mut call: Call,
+    ) -> Result<(AgentCall<S>, Q), Error> {
+        let decoded = exchange.decode::<Q>(codec, call.rpc);
+        let agent = match &decoded {
+            Ok(request) => self.service.authorize(&mut call, request.scope())?,
+            Err(_) => self.service.authorize(&mut call, &exchange.find_scope(&Q::SCOPE))?,
+        };
+        let request = decoded?;
+        request.validate()?;
+        Ok((call.with_agent(agent), request))
+    }
+
+    /// Runs a handler until it answers or the client's deadline passes. A panic is an internal error of this call only.
+    async fn run<T>(&self, call: &Running, handler: HandlerFuture<'_, T>) -> Result<T, Error> {
+        let started = (!call.span.is_disabled()).then(Instant::now);
+        let handler = AssertUnwindSafe(handler).catch_unwind().instrument(call.span.clone());
+        let answer = match call.deadline {
+            None => handler.await,
+            Some(at) => {
+                tokio::time::timeout_at(at.into(), handler).await.unwrap_or_else(|_| Ok(Err(deadline_exceeded())))
+            }
+        };
+        let answer = answer.unwrap_or_else(|_| {
+            tracing::error!(rpc = call.rpc.name, "a handler panicked");
+            Err(Error::internal())
+        });
+        if let Some(started) = started {
+            let outcome = answer.as_ref().err().map_or("OK", |error| error.kind().reason);
+            tracing::info!(target: ACCESS, parent: &call.span, outcome, took = ?started.elapsed(), "answered");
+        }
+        self.meter.count(call.binding, call.rpc.name, &answer);
+        answer
+    }
+}
+
+type HandlerFuture<'p, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'p>>;
+
+/// What is needed of a call while its handler runs and afterwards.
+struct Running {
+    binding: Binding,
+    rpc: &'static Rpc,
+    deadline: Option<Instant>,
+    span: tracing::Span,
+    /// The header that tells the client which extensions are in use.
+    extensions: Option<http::HeaderValue>,
+}
+
+impl Running {
+    /// Notes it. The span costs nothing unless somebody listens to [`ACCESS`].
+    fn of<A: AsRef<str>>(call: &Call<Arc<A>>) -> Self {
+        let Call { binding, rpc, agent, deadline, .. } = call;
+        let agent: &str = A::as_ref(agent);
+        let span = tracing::info_span!(target: ACCESS, "call", binding = binding.name(), rpc = rpc.name, agent);
+        Self { binding: *binding, rpc, deadline: *deadline, span, extensions: call.extensions_header() }
+    }
+}
+
+/// The error of a call, or of a stream, whose client set a deadline that has passed.
+fn deadline_exceeded() -> Error {
+    Error::new(&kinds::DEADLINE_EXCEEDED, "the deadline has passed")
+}
