@@ -1,4 +1,4 @@
-//! LogConfig lines on stderr: as text or JSON, written by a thread of their own so that a slow terminal holds nobody up.
+//! Writes log lines to stderr, as text or JSON, from a thread of its own so that a slow terminal blocks nothing.
 
 use std::io::{IsTerminal as _, stderr};
 
@@ -10,23 +10,23 @@ use tricord_bindings::pipeline::ACCESS;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// Lines that may wait to be written; more are dropped.
+/// How many lines may wait to be written. Further lines are dropped.
 const WAITING_LINES: usize = 16_384;
 
-/// Writes what waits when it is dropped; keep it until the process ends.
-#[must_use = "lines are written only while it lives"]
+/// Writes the waiting lines when it is dropped. Keep it until the process ends.
+#[must_use = "log lines are only written while the guard lives"]
 #[derive(Debug)]
 pub struct Guard {
     _worker: WorkerGuard,
 }
 
-/// Starts writing log lines. For the process, once: a second call changes nothing.
+/// Starts writing the log lines of the process. A second call changes nothing.
 ///
 /// # Errors
-/// When the level is none.
+/// When the level cannot be parsed.
 pub fn start(log: &LogConfig) -> Result<Guard, String> {
     let filter: Targets = log.level.parse().map_err(|error| format!("log.level: {error}"))?;
-    // Off means that calls do not even get a span.
+    // When the access log is off, calls do not even get a span.
     let filter = filter.with_target(ACCESS, if log.access { LevelFilter::INFO } else { LevelFilter::OFF });
     let (writer, worker) =
         NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).lossy(true).finish(stderr());
@@ -36,7 +36,7 @@ pub fn start(log: &LogConfig) -> Result<Guard, String> {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    // Fails only where a subscriber was set before, in tests or by an embedding program: that one stays.
+    // Fails only if a subscriber was already set by a test or an embedding program. That one is kept.
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
     Ok(Guard { _worker: worker })
 }

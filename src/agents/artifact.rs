@@ -1,4 +1,4 @@
-//! An artifact written piece by piece, at a cost that does not grow with what was written before.
+//! Writes an artifact piece by piece. The cost of a piece does not depend on the size of the artifact.
 
 use crate::schema::part::Content;
 use crate::schema::store::ArtifactPiece;
@@ -10,8 +10,8 @@ use super::{AgentError, TaskContext};
 
 /// Writes one artifact, piece by piece.
 ///
-/// The last piece is held back until the next one or [`finish`](Self::finish), so that it can carry `lastChunk`; a writer
-/// that is dropped without finishing still sends it.
+/// The last piece is held back until the next one or [`finish`](Self::finish), so that it can carry `lastChunk`. A writer
+/// that is dropped sends it without `lastChunk`.
 #[derive(Debug)]
 pub struct ArtifactWriter {
     task: TaskContext,
@@ -19,7 +19,7 @@ pub struct ArtifactWriter {
     name: String,
     begun: bool,
     held: Option<Part>,
-    /// What is held is the rest of a text that was sent, and goes with the next one.
+    /// Whether the held part is the rest of a text that was already sent; the next text is added to it.
     rest: bool,
 }
 
@@ -28,12 +28,12 @@ impl ArtifactWriter {
         Self { task, id, name, begun: false, held: None, rest: false }
     }
 
-    /// The artifact's id.
+    /// Returns the artifact's id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Adds a piece of text. An empty one is left out.
+    /// Adds a piece of text. An empty text is ignored.
     ///
     /// # Errors
     /// When the task has ended or the store failed.
@@ -52,8 +52,8 @@ impl ArtifactWriter {
         self.part(text_part(text)).await
     }
 
-    /// Sends what is held of a text but for its last character, which stays to carry `lastChunk`. For text whose next
-    /// piece may be long in coming.
+    /// Sends the held text except its last character, which stays to carry `lastChunk`. Call it when the next piece may
+    /// take long.
     ///
     /// # Errors
     /// When the task has ended or the store failed.
@@ -69,7 +69,7 @@ impl ArtifactWriter {
         self.task.emit(piece).await
     }
 
-    /// Adds a piece of any kind.
+    /// Adds a part as a piece.
     ///
     /// # Errors
     /// When the task has ended or the store failed.
@@ -84,7 +84,7 @@ impl ArtifactWriter {
         }
     }
 
-    /// Sends the last piece and seals the artifact. One that got no piece does not appear.
+    /// Sends the last piece with `lastChunk`. An artifact without a piece does not appear.
     ///
     /// # Errors
     /// When the task has ended or the store failed.
@@ -112,7 +112,7 @@ impl Drop for ArtifactWriter {
     fn drop(&mut self) {
         if let Some(part) = self.held.take() {
             let piece = self.piece(part, false);
-            // Refused only where the task has ended or the store is lost: then there is nobody to tell.
+            // Refused only if the task has ended or the store has failed. There is no caller to tell.
             let _ = self.task.emit_now(piece);
         }
     }

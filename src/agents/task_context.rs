@@ -1,4 +1,4 @@
-//! What an agent sees of its task: the message, and ways to say what comes of it.
+//! What an agent sees of its task: the message that it works on, and the operations that change the task.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,73 +14,73 @@ use crate::schema::{Artifact, Message, Part, Role, TaskState};
 
 use super::{AgentError, ArtifactWriter, EmitError};
 
-/// What stands behind a [`TaskContext`]: implemented by the engine, called by nobody else.
+/// The run behind a [`TaskContext`]. The engine implements it.
 pub trait RunHandle: Send + Sync + 'static {
-    /// Appends an event: checks that it is legal now, numbers it, and puts it on its way to the store. Returns its number.
+    /// Checks that an event is allowed now, numbers it and queues it for the store. Returns its number.
     ///
     /// # Errors
-    /// When the event is refused; then nothing happened.
+    /// When the event is refused. The task is then unchanged.
     fn append(&self, event: Event) -> Result<u64, EmitError>;
 
-    /// Ready while there is room for more events that are not committed yet.
+    /// Ready while the run may append more before some of its events are committed.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ready when every event up to `seq` is durable, or never will be.
+    /// Ready when every event up to `seq` is durable, or with an error if it never will be.
     fn poll_committed(&self, seq: u64, cx: &mut Context<'_>) -> Poll<Result<(), EmitError>>;
 
-    /// The number of the last event appended.
+    /// Returns the number of the last event that was appended.
     fn head(&self) -> u64;
 
-    /// Answers with a message instead of a task. Returns the parts back if the task exists already.
+    /// Answers with a message instead of a task. Gives the parts back if the task exists already.
     ///
     /// # Errors
     /// When the run is over.
     fn reply(&self, parts: Vec<Part>) -> Result<Option<Vec<Part>>, EmitError>;
 
-    /// The next message that came while this run was live.
+    /// Ready with the next message that arrived during this run.
     fn poll_incoming(&self, cx: &mut Context<'_>) -> Poll<Arc<Message>>;
 
-    /// Ready when a message came while this run was live; leaves it there.
+    /// Ready when a message has arrived during this run. The message stays in the queue.
     fn poll_incoming_ready(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ready when somebody resumed the task, once for each time.
+    /// Ready once after the task was resumed from AUTH_REQUIRED.
     fn poll_resumed(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// The messages of the task so far, appended ones included, oldest first.
+    /// Returns the messages of the task so far, oldest first, including ones that are not committed yet.
     fn history(&self) -> Vec<Message>;
 
-    /// A fresh id.
+    /// Returns a new unique id.
     fn fresh_id(&self) -> String;
 }
 
-/// What a run is about: fixed for its whole time.
+/// What is fixed for the whole run: the message, ids and the request's options.
 #[derive(Debug)]
 pub struct Turn {
-    /// The message that began the run.
+    /// The message that started the run.
     pub message: Arc<Message>,
     /// The task's id.
     pub task_id: Arc<str>,
-    /// The conversation's id.
+    /// The id of the context, A2A's name for a conversation.
     pub context_id: Arc<str>,
     /// The agent's name.
     pub agent: Arc<str>,
-    /// Whom the task belongs to; empty without authentication.
+    /// The owner of the task; empty without authentication.
     pub owner: Arc<str>,
-    /// Whether the message began the task, rather than going on with it.
+    /// Whether the message created the task rather than continuing it.
     pub begins_task: bool,
-    /// Which try of this run it is, from 1: above that only after a restart of the server.
+    /// The attempt at this run, counted from 1. It is greater only after a restart of the server.
     pub attempt: u32,
-    /// The extensions in use.
+    /// The URIs of the protocol extensions that are in use.
     pub extensions: Vec<String>,
-    /// The media types that the client can use; empty is any.
+    /// The media types that the client accepts; empty for any.
     pub accepted_output_modes: Vec<String>,
     /// The request's metadata.
     pub metadata: Option<Struct>,
-    /// Cancelled when the task is to end.
+    /// Cancelled when the task is being cancelled.
     pub cancelled: CancellationToken,
 }
 
-/// What an agent sees of its task. Cheap to clone and to send to other threads.
+/// What an agent sees of its task, and how it changes it. Cheap to clone and to send to other threads.
 #[derive(Clone)]
 pub struct TaskContext {
     host: Arc<dyn RunHandle>,
@@ -90,26 +90,26 @@ pub struct TaskContext {
 /// Why [`TaskContext::require_auth`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumed {
-    /// The authorisation is there.
+    /// The authorisation was granted.
     Authorised,
-    /// The client sent a message instead; [`TaskContext::incoming`] has it, and so has the next run.
+    /// The client sent a message instead. [`TaskContext::incoming`] returns it; otherwise the next run gets it.
     Message,
-    /// The task is to end.
+    /// The task is being cancelled.
     Cancelled,
 }
 
 impl TaskContext {
-    /// Puts a run's facts and its host together.
+    /// Combines what is fixed for a run with its handle.
     pub fn new(host: Arc<dyn RunHandle>, turn: Arc<Turn>) -> Self {
         Self { host, turn }
     }
 
-    /// The message that began this run.
+    /// Returns the message that started this run.
     pub fn message(&self) -> &Message {
         &self.turn.message
     }
 
-    /// The text of the message: its text parts, joined by line ends. A message with a single text part is the common case.
+    /// Returns the text parts of the message, joined by line ends.
     pub fn text(&self) -> String {
         let mut texts = self.message().parts.iter().filter_map(|part| match &part.content {
             Some(Content::Text(text)) => Some(text.as_str()),
@@ -119,32 +119,32 @@ impl TaskContext {
         texts.fold(first, |joined, text| joined + "\n" + text)
     }
 
-    /// Everything else that is fixed for the run: ids, owner, extensions, accepted output modes.
+    /// Returns everything that is fixed for the run: ids, owner, extensions, accepted output modes.
     pub fn turn(&self) -> &Turn {
         &self.turn
     }
 
-    /// The task's id.
+    /// Returns the task's id.
     pub fn task_id(&self) -> &str {
         &self.turn.task_id
     }
 
-    /// The messages of the task so far, oldest first.
+    /// Returns the messages of the task so far, oldest first.
     pub fn history(&self) -> Vec<Message> {
         self.host.history()
     }
 
-    /// Enters WORKING and says what is done; with an empty text, nothing is said.
+    /// Enters WORKING, with a message of this text unless it is empty.
     ///
     /// # Errors
-    /// When the task has ended or the store failed; return it with `?`.
+    /// When the task has ended or the store failed. Return the error with `?`.
     pub async fn working(&self, text: impl Into<String>) -> Result<(), AgentError> {
         let text = text.into();
         let parts = if text.is_empty() { Vec::new() } else { vec![text_part(text)] };
         self.status(TaskState::Working, parts).await
     }
 
-    /// Enters a state, with a message of these parts unless there are none.
+    /// Enters a state, with a message of these parts unless the list is empty.
     ///
     /// # Errors
     /// When the state cannot be entered now, the task has ended or the store failed.
@@ -153,12 +153,12 @@ impl TaskContext {
         self.emit(Event::Status(StatusChange { state: state.into(), message, metadata: None })).await
     }
 
-    /// Begins an artifact that is written piece by piece. It appears with its first piece.
+    /// Starts an artifact that is written piece by piece. It becomes visible with its first piece.
     pub fn artifact(&self, name: impl Into<String>) -> ArtifactWriter {
         ArtifactWriter::new(self.clone(), self.host.fresh_id(), name.into())
     }
 
-    /// Emits a whole artifact, or a piece of one as the caller cuts it.
+    /// Emits an artifact, or a piece of one. The fields have the meaning of TaskArtifactUpdateEvent (§4.2.2).
     ///
     /// # Errors
     /// When the artifact has no id or no part, the task has ended or the store failed.
@@ -166,8 +166,8 @@ impl TaskContext {
         self.emit(Event::Artifact(ArtifactPiece { artifact: Some(artifact), append, last_chunk, metadata: None })).await
     }
 
-    /// Answers with a message. Where no task exists yet, the message is the whole answer and no task will; otherwise the
-    /// task completes with these parts as its status message. Return right after it.
+    /// Answers with a message. If no task exists yet, the message is the answer and no task is created; otherwise the task
+    /// completes with these parts as its status message. Return right after it.
     ///
     /// # Errors
     /// When the run is over, the task has ended or the store failed.
@@ -178,7 +178,7 @@ impl TaskContext {
         }
     }
 
-    /// Completes the task with these parts as its status message; like [`reply`](Self::reply), but always with a task.
+    /// Completes the task with these parts as its status message. Unlike [`reply`](Self::reply) it always creates a task.
     ///
     /// # Errors
     /// When the task has ended or the store failed.
@@ -186,7 +186,7 @@ impl TaskContext {
         self.status(TaskState::Completed, parts.into().0).await
     }
 
-    /// Asks the client: ends the run in INPUT_REQUIRED. The next message starts a new run, so return right after it.
+    /// Asks the client for input by entering INPUT_REQUIRED. The next message starts a new run, so return right after it.
     ///
     /// # Errors
     /// When the task has ended or the store failed.
@@ -194,7 +194,7 @@ impl TaskContext {
         self.status(TaskState::InputRequired, parts.into().0).await
     }
 
-    /// Refuses the task: ends it in REJECTED. Return right after it.
+    /// Refuses the task by ending it in REJECTED. Return right after it.
     ///
     /// # Errors
     /// When the task has ended or the store failed.
@@ -202,8 +202,8 @@ impl TaskContext {
         self.status(TaskState::Rejected, parts.into().0).await
     }
 
-    /// Enters AUTH_REQUIRED and waits until somebody resumes the task, the client sends a message, or the task is to end
-    /// (§7.6).
+    /// Enters AUTH_REQUIRED and waits until an operator resumes the task, the client sends a message, or the task is
+    /// cancelled (§7.6).
     ///
     /// # Errors
     /// When the task has ended or the store failed.
@@ -217,22 +217,22 @@ impl TaskContext {
         }
     }
 
-    /// The next message that came for the task while this run was live; waits for one.
+    /// Waits for the next message that the client sends during this run.
     pub async fn incoming(&self) -> Arc<Message> {
         poll_fn(|cx| self.host.poll_incoming(cx)).await
     }
 
-    /// Waits until the task is to end.
+    /// Waits until the task is being cancelled.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
         self.turn.cancelled.cancelled()
     }
 
-    /// Whether the task is to end.
+    /// Returns whether the task is being cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.turn.cancelled.is_cancelled()
     }
 
-    /// Waits until everything said so far is durable. Call it before a side effect outside that must not happen twice.
+    /// Waits until everything emitted so far is durable. Call it before an external side effect that must not be repeated.
     ///
     /// # Errors
     /// When the store failed.
@@ -247,7 +247,7 @@ impl TaskContext {
         Ok(())
     }
 
-    /// Appends without waiting for room: for what must not be lost when a writer is dropped.
+    /// Appends without waiting for room, for the last piece of a writer that is dropped.
     pub(super) fn emit_now(&self, event: Event) -> Result<(), EmitError> {
         self.host.append(event).map(drop)
     }
@@ -270,7 +270,7 @@ impl std::fmt::Debug for TaskContext {
     }
 }
 
-/// Parts of a message, from a text or from parts.
+/// The parts of a message. Converts from text, one part or several.
 #[derive(Debug, Clone, Default)]
 pub struct Parts(pub Vec<Part>);
 
@@ -298,7 +298,7 @@ impl From<Vec<Part>> for Parts {
     }
 }
 
-/// A part of plain text.
+/// Makes a part of plain text.
 pub fn text_part(text: impl Into<String>) -> Part {
     Part { content: Some(Content::Text(text.into())), ..Part::default() }
 }

@@ -1,4 +1,4 @@
-//! Agent cards: what clients read before they call, made from what is really served; and other people's cards, judged.
+//! Agent cards: builds and signs the cards of this server's agents, and verifies and checks the cards of others.
 
 mod canonical;
 mod document;
@@ -18,10 +18,10 @@ use crate::config::{self, Config};
 use crate::protocol::VERSION;
 use crate::schema::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentProvider, AgentSkill};
 
-/// The card of one agent. `public_url` is what [`Config::public_url`] gives for the bound address.
+/// Builds the card of one agent. `public_url` is what [`Config::public_url`] returns for the bound address.
 ///
-/// The default agent's interfaces name no tenant, so that clients which know of none reach it; every other agent's name
-/// its own.
+/// The interfaces of the default agent name no tenant, so that clients without support for tenants reach it. Those of
+/// other agents name the agent.
 pub fn card(config: &Config, agent: &config::AgentConfig, public_url: &str) -> AgentCard {
     let card = &agent.card;
     AgentCard {
@@ -60,7 +60,7 @@ fn interfaces(config: &Config, agent: &config::AgentConfig, public_url: &str) ->
     vec![interface(web.clone(), "JSONRPC"), interface(grpc_target(public_url), "GRPC"), interface(web, "HTTP+JSON")]
 }
 
-/// `host:port` of a web address.
+/// Returns the `host:port` of a URL.
 fn grpc_target(url: &str) -> String {
     let uri: http::Uri = url.parse().unwrap_or_default();
     let port = if uri.scheme_str() == Some("https") { 443 } else { 80 };

@@ -1,11 +1,11 @@
-//! `tricord cancel`: ends a task.
+//! `tricord cancel`: cancels a task.
 
 use super::connect::Connect;
 use super::exit::{Exit, Failure};
 use super::print::Printer;
 use crate::schema::CancelTaskRequest;
 
-/// End a task that has not ended by itself
+/// Cancel a task
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The task's id

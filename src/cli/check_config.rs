@@ -1,14 +1,13 @@
-//! `tricord check-config`: whether a configuration is right, without serving.
+//! `tricord check-config`: checks a configuration without serving.
 
 use std::io::Write as _;
 
 use super::exit::{Exit, Failure};
 use super::serve::ConfigArgs;
 use super::terminal;
-use crate::card::Signer;
-use crate::{Launch, LaunchError};
+use crate::Launch;
 
-/// Check a configuration, and tell all that is wrong with it
+/// Check a configuration and report all of its problems
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -17,12 +16,10 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let config = args.config.load()?;
-    Signer::from_config(&config.server.card_keys, None)
-        .map_err(|(at, source)| Failure::from(LaunchError::CardKey { at, source }))?;
     Launch::from_config(config.clone()).check()?;
     let name = args.config.file().map_or_else(|| "the configuration".to_owned(), |path| path.display().to_string());
     let mut out = terminal::stdout();
-    writeln!(out, "{name} is right")?;
+    writeln!(out, "{name} is valid")?;
     writeln!(out, "listen  {}", config.server.listen)?;
     writeln!(out, "store   {}", config.store.url)?;
     for agent in &config.agents {

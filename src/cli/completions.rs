@@ -1,4 +1,4 @@
-//! `tricord completions`: what a shell needs to complete arguments.
+//! `tricord completions`: prints a completion script for a shell.
 
 use std::io::{self, Write as _};
 
@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use super::Cli;
 use super::exit::{Exit, Failure};
 
-/// Write a script that completes arguments
+/// Print a completion script for a shell
 ///
 /// For bash: tricord completions bash > ~/.local/share/bash-completion/completions/tricord
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! What all commands that call an agent share: where it is, and how to call it.
+//! The flags that all commands which call an agent share.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::client::{Binding, Client, ClientSettings};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(super) struct Connect {
-    /// The agent's address, or its card's
+    /// The address of the agent or of its card
     #[arg(
         short,
         long,
@@ -23,35 +23,35 @@ pub(super) struct Connect {
     )]
     pub(super) url: String,
 
-    /// The wire to call it by [default: the card's first]
+    /// The protocol binding to use [default: the card's first]
     #[arg(short, long, value_name = "BINDING")]
     binding: Option<Wire>,
 
-    /// Which of the server's agents is meant [default: the one that the card names]
+    /// The tenant to call, which selects one of the server's agents [default: the card's]
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
 
-    /// A bearer token for the agent
+    /// A bearer token
     #[arg(long, env = "TRICORD_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
 
-    /// A header for every request, as 'Name: value' (metadata on gRPC); can be given again
+    /// A header for every request, as 'Name: value' (metadata on gRPC); repeatable
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     headers: Vec<String>,
 
-    /// An extension of the protocol to use, by its URI; can be given again
+    /// The URI of a protocol extension to use; repeatable
     #[arg(long = "extension", value_name = "URI")]
     extensions: Vec<String>,
 
-    /// Another host that the card may send calls to, credentials included; can be given again
+    /// Another host that the card may direct calls to, with credentials; repeatable
     #[arg(long = "trust-host", value_name = "HOST")]
     trusted_hosts: Vec<String>,
 
-    /// How long to wait, such as 30s or 5m [default: for ever]
+    /// How long to wait, such as 30s or 5m [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = crate::config::parse_duration)]
     timeout: Option<Duration>,
 
-    /// Write JSON, one document per line
+    /// Print JSON, one document per line
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -65,12 +65,12 @@ enum Wire {
 }
 
 impl Connect {
-    /// How long the command may take.
+    /// Returns how long the command may take.
     pub(super) fn limit(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// How to call.
+    /// Returns the settings of the client.
     pub(super) fn settings(&self) -> Result<ClientSettings, Failure> {
         let mut options = CallOptions::new();
         if let Some(timeout) = self.timeout {
@@ -97,12 +97,13 @@ impl Connect {
         let mut headers = HeaderMap::new();
         if let Some(token) = &self.token {
             let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-            let mut value = value.map_err(|_| Failure::usage("--token holds what no header may hold"))?;
+            let mut value =
+                value.map_err(|_| Failure::usage("--token contains characters that are not allowed in a header"))?;
             value.set_sensitive(true);
             headers.insert(http::header::AUTHORIZATION, value);
         }
         for line in &self.headers {
-            let wrong = || Failure::usage(format!("--header {line:?} is no header: write it as 'Name: value'"));
+            let wrong = || Failure::usage(format!("--header {line:?} is not a header: write it as 'Name: value'"));
             let (name, value) = line.split_once(':').ok_or_else(wrong)?;
             let name = HeaderName::try_from(name.trim()).map_err(|_| wrong())?;
             let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong())?;
@@ -112,12 +113,12 @@ impl Connect {
         Ok(headers)
     }
 
-    /// Finds the agent.
+    /// Connects to the agent.
     pub(super) async fn client(&self) -> Result<Client, Failure> {
         self.client_with(None).await
     }
 
-    /// Finds the agent; calls are made with this idempotency key.
+    /// Connects to the agent and sets the idempotency key of its calls.
     pub(super) async fn client_with(&self, idempotency_key: Option<&str>) -> Result<Client, Failure> {
         let mut settings = self.settings()?;
         if let Some(key) = idempotency_key {

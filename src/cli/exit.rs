@@ -1,4 +1,4 @@
-//! Exit codes, and what goes wrong in words that say what to do.
+//! Exit codes, and error messages with advice.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -15,22 +15,22 @@ use crate::store::OpenError;
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// Done.
+    /// Success.
     Done = 0,
-    /// The task failed, was rejected or canceled; or what was checked is not right.
+    /// The task failed, was rejected or canceled, or a check failed.
     Failed = 1,
     /// Wrong usage or configuration.
     Usage = 2,
-    /// The server answered an error, or what it may not.
+    /// The server returned an error or an invalid answer.
     Server = 3,
-    /// The server was not reached.
+    /// The server could not be reached.
     Unreachable = 4,
     /// The task needs input or authorisation.
     NeedsClient = 5,
 }
 
 impl Exit {
-    /// What a task in this state means to whoever waited for it.
+    /// Returns the exit code for a task that ended or waits in this state.
     pub(super) fn of(state: TaskState) -> Self {
         match state {
             TaskState::Failed | TaskState::Rejected | TaskState::Canceled => Exit::Failed,
@@ -40,11 +40,11 @@ impl Exit {
     }
 }
 
-/// Why a command did not do what it was told.
+/// The failure of a command.
 #[derive(Debug)]
 pub(super) struct Failure {
     exit: Exit,
-    /// For people; empty where there is nobody to tell.
+    /// The message, or an empty string to print nothing.
     text: String,
 }
 
@@ -53,7 +53,7 @@ impl Failure {
         Self { exit, text: text.into() }
     }
 
-    /// What to tell.
+    /// Returns the message.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -66,7 +66,7 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // Whoever read has seen enough.
+            // The reader of standard output has closed it, as `head` does.
             io::ErrorKind::BrokenPipe => Self::new(Exit::Done, ""),
             _ => Self::usage(error.to_string()),
         }
@@ -99,11 +99,13 @@ impl From<ClientError> for Failure {
             ClientError::BadAnswer(_) => Self::new(Exit::Server, text),
             ClientError::Request(_) => Self::usage(text),
             ClientError::Unreachable { .. } => {
-                let advice = "`tricord serve` starts a server; --url (or TRICORD_URL) says where one is";
+                let advice = "`tricord serve` starts a server; --url (or TRICORD_URL) sets its address";
                 Self::new(Exit::Unreachable, with_advice(text, Some(advice)))
             }
             ClientError::Broken(_) => Self::new(Exit::Unreachable, text),
-            ClientError::Deadline(_) => Self::new(Exit::Unreachable, with_advice(text, Some("--timeout allows more"))),
+            ClientError::Deadline(_) => {
+                Self::new(Exit::Unreachable, with_advice(text, Some("--timeout sets a longer time")))
+            }
         }
     }
 }
@@ -114,20 +116,20 @@ impl From<ConnectError> for Failure {
         match error {
             ConnectError::Call(error) => error.into(),
             ConnectError::NotACard { .. } => {
-                Self::new(Exit::Server, with_advice(text, Some("--url takes an agent's address or its card's")))
+                Self::new(Exit::Server, with_advice(text, Some("--url takes the address of an agent or of its card")))
             }
             ConnectError::NoInterface { .. } => Self::new(Exit::Server, text),
-            ConnectError::Untrusted { .. } => Self::usage(with_advice(text, Some("--trust-host HOST does"))),
+            ConnectError::Untrusted { .. } => Self::usage(with_advice(text, Some("--trust-host HOST allows it"))),
         }
     }
 }
 
 fn advice(error: &ServerError) -> Option<&'static str> {
     Some(match error.reason.as_deref()? {
-        "TASK_NOT_FOUND" => "`tricord list` shows the tasks that there are",
-        "TASK_NOT_CANCELABLE" => "it has ended already; `tricord get` shows how",
-        "UNAUTHENTICATED" => "--token (or TRICORD_TOKEN) or --header give credentials",
-        "EXTENSION_SUPPORT_REQUIRED" => "--extension URI names one; `tricord card` shows which are required",
+        "TASK_NOT_FOUND" => "`tricord list` shows your tasks",
+        "TASK_NOT_CANCELABLE" => "it has already ended; `tricord get` shows its state",
+        "UNAUTHENTICATED" => "--token (or TRICORD_TOKEN) or --header set credentials",
+        "EXTENSION_SUPPORT_REQUIRED" => "--extension URI requests one; `tricord card` shows which are required",
         "VERSION_NOT_SUPPORTED" => "this client speaks A2A 1.0",
         _ => return None,
     })
@@ -140,13 +142,13 @@ fn with_advice(text: String, advice: Option<&str>) -> String {
     }
 }
 
-/// Tells what went wrong, and gives the code.
+/// Prints the error, if there is one, and returns the exit code.
 pub(super) fn code(result: Result<Exit, Failure>) -> ExitCode {
     let exit = match result {
         Ok(exit) => exit,
         Err(Failure { exit, text }) => {
             if !text.is_empty() {
-                // Where stderr is closed there is nobody to tell.
+                // Fails only if standard error is closed.
                 let _ = writeln!(terminal::stderr(), "tricord: {text}");
             }
             exit

@@ -1,4 +1,4 @@
-//! `tricord get`: a task as it stands.
+//! `tricord get`: shows the current state of a task.
 
 use std::io::{self, Write as _};
 
@@ -9,7 +9,7 @@ use super::print::Printer;
 use super::terminal;
 use crate::schema::{GetTaskRequest, Message, Role, Task};
 
-/// Show a task as it stands
+/// Show the current state of a task
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The task's id
@@ -35,7 +35,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Writes all that a task holds.
+/// Writes everything that a task contains.
 pub(super) fn show(task: &Task) -> io::Result<()> {
     let mut out = terminal::stdout();
     writeln!(out, "task     {}", task.id)?;

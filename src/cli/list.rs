@@ -1,4 +1,4 @@
-//! `tricord list`: tasks, the latest first.
+//! `tricord list`: lists tasks, latest first.
 
 use std::io::{self, Write as _};
 
@@ -15,38 +15,38 @@ use crate::schema::{ListTasksRequest, ListTasksResponse, TaskState};
 const STATES: [&str; 8] =
     ["submitted", "working", "completed", "failed", "canceled", "input-required", "rejected", "auth-required"];
 
-/// List tasks, the latest first
+/// List tasks, latest first
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Only tasks in this state
     #[arg(short, long, value_name = "STATE", value_parser = PossibleValuesParser::new(STATES).map(state))]
     state: Option<TaskState>,
 
-    /// Only tasks of this conversation
+    /// Only tasks of this context
     #[arg(short, long, value_name = "ID")]
     context: Option<String>,
 
-    /// Only tasks whose state is of this time or later, such as 2026-01-31T12:00:00Z
+    /// Only tasks whose state changed at this time or later, such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<Timestamp>())]
     after: Option<Timestamp>,
 
-    /// Tasks in a page, 1 to 100 [default: 50]
+    /// Tasks per page, 1 to 100 [default: 50]
     #[arg(short = 'n', long, value_name = "N")]
     page_size: Option<i32>,
 
-    /// Where the last page ended
+    /// The token of the page to show, as printed with the page before
     #[arg(long, value_name = "TOKEN", conflicts_with = "all")]
     page_token: Option<String>,
 
-    /// All pages
+    /// Show all pages
     #[arg(short, long)]
     all: bool,
 
-    /// The artifacts too; shown with --json only
+    /// Include artifacts; only shown with --json
     #[arg(long)]
     artifacts: bool,
 
-    /// How many of the newest messages of each task; shown with --json only [default: none, all with --json]
+    /// How many of the newest messages of each task to include; only shown with --json [default: none, all with --json]
     #[arg(long, value_name = "N")]
     history_length: Option<i32>,
 
@@ -85,7 +85,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
             if !json {
                 let _ = writeln!(
                     terminal::stderr(),
-                    "{} of {} tasks; the next page: --page-token {}",
+                    "{} of {} tasks; next page: --page-token {}",
                     page.tasks.len(),
                     page.total_size,
                     page.next_page_token
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_has_a_word() {
+    fn every_state_has_a_name() {
         for word in STATES {
             assert_ne!(state(word.to_owned()), TaskState::Unspecified, "{word}");
             assert_eq!(parts::state_name(state(word.to_owned())), word);

@@ -1,4 +1,4 @@
-//! A message from arguments: words, files, JSON.
+//! Builds a message from arguments: words, files and JSON.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -13,39 +13,39 @@ use crate::schema::{Message, Part, Role, SendMessageConfiguration, SendMessageRe
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Message")]
 pub(super) struct MessageArgs {
-    /// What to say; `-` reads it from standard input, which is also read where nothing else is given
+    /// The text of the message; `-` reads standard input, which is also read if nothing else is given
     #[arg(value_name = "MESSAGE")]
     words: Vec<String>,
 
-    /// A file to send along, as PATH or 'PATH;type=MEDIA/TYPE'; can be given again
+    /// A file to attach, as PATH or 'PATH;type=MEDIA/TYPE'; repeatable
     #[arg(short, long = "file", value_name = "PATH")]
     files: Vec<String>,
 
-    /// JSON to send along, or @PATH of a file that holds it; can be given again
+    /// JSON to attach, or @PATH of a JSON file; repeatable
     #[arg(short, long = "data", value_name = "JSON")]
     data: Vec<String>,
 
-    /// The task that the message belongs to
+    /// The id of the task to continue
     #[arg(short, long, value_name = "ID")]
     pub(super) task: Option<String>,
 
-    /// The conversation that the message belongs to
+    /// The id of the context that the message belongs to
     #[arg(short, long, value_name = "ID")]
     context: Option<String>,
 
-    /// The message's own id [default: a new UUID]
+    /// The id of the message [default: a new UUID]
     #[arg(long, value_name = "ID")]
     message_id: Option<String>,
 
-    /// Makes the call safe to repeat: the same key gives the first call's task
+    /// A key that makes the call safe to repeat: a repeated call returns the task of the first one
     #[arg(long, value_name = "KEY")]
     pub(super) idempotency_key: Option<String>,
 
-    /// A media type that can be used in the answer; can be given again
+    /// A media type that is accepted in the answer; repeatable
     #[arg(long = "accept", value_name = "MEDIA/TYPE")]
     accept: Vec<String>,
 
-    /// How many of the newest messages the answer holds [default: all]
+    /// How many of the newest messages the answer contains [default: all]
     #[arg(long, value_name = "N")]
     history_length: Option<i32>,
 }
@@ -102,11 +102,11 @@ impl MessageArgs {
     }
 }
 
-/// All of standard input, without the newline at its end.
+/// Reads all of standard input, without the newline at its end.
 fn stdin() -> Result<String, Failure> {
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text);
-    read.map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))?;
+    read.map_err(|error| Failure::usage(format!("cannot read standard input as text: {error}")))?;
     if text.ends_with('\n') {
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
     }
@@ -119,7 +119,7 @@ fn file_part(argument: &str) -> Result<Part, Failure> {
         None => (PathBuf::from(argument), None),
     };
     let bytes =
-        std::fs::read(&path).map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
+        std::fs::read(&path).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
     Ok(Part {
         content: Some(Content::Raw(bytes.into())),
         filename: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -130,7 +130,7 @@ fn file_part(argument: &str) -> Result<Part, Failure> {
 
 fn data_part(argument: &str) -> Result<Part, Failure> {
     let json = match argument.strip_prefix('@') {
-        Some(path) => std::fs::read(path).map_err(|error| Failure::usage(format!("{path} cannot be read: {error}")))?,
+        Some(path) => std::fs::read(path).map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?,
         None => argument.as_bytes().to_owned(),
     };
     let value: wkt::Value =
@@ -138,7 +138,7 @@ fn data_part(argument: &str) -> Result<Part, Failure> {
     Ok(Part { content: Some(Content::Data(value)), ..Part::default() })
 }
 
-/// What a file's name says of its content.
+/// Guesses a media type from the extension of a file.
 fn media_type(path: &Path) -> &'static str {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match extension.as_str() {

@@ -1,4 +1,4 @@
-//! The command line: one file per command, and what they share.
+//! The command line: one file per command, and what commands share.
 
 mod cancel;
 mod card;
@@ -31,8 +31,8 @@ use exit::{Exit, Failure};
     version,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 done; 1 the task failed, was rejected or canceled, or what was checked is not right; 2 wrong usage or configuration; 3 the server answered \
-an error; 4 the server was not reached; 5 the task needs input or authorisation."
+Exit codes: 0 success; 1 the task failed, was rejected or canceled, or a check failed; 2 wrong usage or configuration; 3 the \
+server returned an error; 4 the server could not be reached; 5 the task needs input or authorisation."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -54,7 +54,7 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// Runs the command that the arguments name, and gives the exit code.
+/// Runs the command that the arguments name and returns the exit code.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => return serve::run(args),
@@ -72,7 +72,7 @@ pub fn main() -> ExitCode {
     exit::code(result)
 }
 
-/// Runs a client's command to its end, or to that of the time that it was given.
+/// Runs a command that calls a server, for at most `limit`.
 fn wait(
     limit: Option<std::time::Duration>,
     command: impl Future<Output = Result<Exit, Failure>>,
@@ -80,11 +80,11 @@ fn wait(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let Some(limit) = limit else { return command.await };
-        // Calls end by themselves at that time; this is for what is made of several.
+        // Single calls have the limit as their deadline; this is for commands that make several.
         let late = |_| Failure::new(Exit::Unreachable, format!("no answer within {limit:?}"));
         tokio::time::timeout(limit, command).await.map_err(late)?
     });
-    // A reader of stdin may still wait; nobody waits for it.
+    // Does not wait for a thread that may still read standard input.
     runtime.shutdown_background();
     result
 }

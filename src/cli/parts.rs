@@ -1,10 +1,10 @@
-//! Content as text for a terminal.
+//! Renders the parts of messages and artifacts as text for a terminal.
 
 use crate::schema::part::Content;
 use crate::schema::{Message, Part, TaskState};
 
-/// Parts one behind the other: text as it is, anything else on lines of its own. The same parts give the same text, and
-/// more parts only add to its end, so what was printed before need not be printed again.
+/// Renders parts in order: text as it is, anything else on lines of its own. More parts only add to the end of the text,
+/// so that what was printed before need not be printed again.
 pub(super) fn text(parts: &[Part]) -> String {
     let mut out = String::new();
     for part in parts {
@@ -13,7 +13,7 @@ pub(super) fn text(parts: &[Part]) -> String {
     out
 }
 
-/// Puts one part behind the text so far.
+/// Appends one part to the text so far.
 pub(super) fn add(out: &mut String, part: &Part) {
     let line = match &part.content {
         Some(Content::Text(text)) => return out.push_str(text),
@@ -39,12 +39,12 @@ fn file(part: &Part, bytes: usize) -> String {
     format!("{}{}{bytes} {unit}", words.join(", "), if words.is_empty() { "" } else { ", " })
 }
 
-/// A message's text, on one line, for where it stands beside something else.
+/// Renders a message on one line.
 pub(super) fn one_line(message: &Message) -> String {
     text(&message.parts).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `TASK_STATE_INPUT_REQUIRED` as `input-required`.
+/// Returns the short name of a state: `input-required` for `TASK_STATE_INPUT_REQUIRED`.
 pub(super) fn state_name(state: TaskState) -> String {
     let name = state.as_str_name();
     name.strip_prefix("TASK_STATE_").unwrap_or(name).to_ascii_lowercase().replace('_', "-")
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_words() {
+    fn states_have_short_names() {
         assert_eq!(state_name(TaskState::InputRequired), "input-required");
     }
 }

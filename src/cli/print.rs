@@ -1,7 +1,7 @@
-//! Showing events as they come: content on stdout, what happens to the task on stderr.
+//! Prints events as they arrive: content on standard output, changes of the task on standard error.
 //!
-//! An artifact's text grows piece by piece. After a broken connection the task may come again as a whole, so what was
-//! printed of each artifact is kept, and only what is new is printed.
+//! The text of an artifact grows piece by piece. After a reconnection the whole task may arrive again. The printer
+//! therefore remembers what it printed of each artifact and prints only what is new.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,19 +19,19 @@ pub(super) struct Printer {
     json: bool,
     out: Box<dyn Write>,
     notes: Box<dyn Write>,
-    /// Content and notes go to the same terminal, so that an open line is ended before a note.
+    /// Whether content and notes go to the same terminal. An open line is then ended before a note.
     shared_terminal: bool,
-    /// By artifact, what was printed of it.
+    /// What was printed of each artifact, by id.
     artifacts: BTreeMap<String, String>,
     /// The artifact that is being printed.
     current: Option<String>,
-    /// The last line of the content has no newline yet.
+    /// Whether the last line of the content has no newline yet.
     line_open: bool,
     state: Option<TaskState>,
     task: Option<String>,
-    /// The first event answers a message to a task that was there before.
+    /// Whether the first event answers a message to an existing task.
     follows_up: bool,
-    /// The task as it came first, asking for what it may have got already.
+    /// The first event, if it is a task that waits for input: the message may have answered its question already.
     held: Option<Task>,
 }
 
@@ -56,20 +56,20 @@ impl Printer {
         }
     }
 
-    /// For what comes of a message to a task that is there already. Agents begin with that task, and some with it as it
-    /// was before the message: its question is shown only if nothing else comes.
+    /// Creates a printer for the answer to a message to an existing task. Some agents send the task as it was before the
+    /// message first. Its question is printed only if nothing else arrives.
     pub(super) fn of_follow_up(json: bool) -> Self {
         Self { follows_up: true, ..Self::new(json) }
     }
 
-    /// Writes one JSON document on a line.
+    /// Prints a JSON document on one line.
     pub(super) fn json(&mut self, document: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, document)?;
         self.out.write_all(b"\n")?;
         self.out.flush()
     }
 
-    /// Shows one event.
+    /// Prints one event.
     pub(super) fn event(&mut self, event: &StreamResponse) -> io::Result<()> {
         if self.json {
             self.note_state(event);
@@ -95,13 +95,13 @@ impl Printer {
         }
     }
 
-    /// Shows a task: its id once, its state where that changed, of its artifacts what is new.
+    /// Prints a task: its id once, its state if it changed, and what is new in its artifacts.
     pub(super) fn task(&mut self, task: &Task) -> io::Result<()> {
         if self.task.as_deref() != Some(&task.id) {
             self.task = Some(task.id.clone());
             self.note(&format!("task {} (context {})", task.id, task.context_id))?;
         }
-        // While it runs the text goes on, so that nothing comes behind it; else the state is the end.
+        // While the task runs its text may grow, so the state is printed before it. Otherwise the state comes last.
         let running = task.status.as_ref().is_some_and(|s| is_running(s.state()));
         if running {
             self.status(task.status.as_ref())?;
@@ -112,7 +112,7 @@ impl Printer {
         if running { Ok(()) } else { self.status(task.status.as_ref()) }
     }
 
-    /// Ends the output; tells what the last state means.
+    /// Ends the output and returns the exit code for the last state.
     pub(super) fn finish(mut self) -> io::Result<Exit> {
         if let Some(task) = self.held.take() {
             self.task(&task)?;
@@ -139,11 +139,11 @@ impl Printer {
         let changed = self.state.replace(state) != Some(state);
         let name = parts::state_name(state);
         if changed && !is_running(state) {
-            // No more content comes now, so the line is whole.
+            // No more content follows, so the line is complete.
             self.end_line()?;
         }
         match &status.message {
-            // What the agent answers or asks is content.
+            // An answer or a question of the agent is content, not a note.
             Some(message) if changed && is_answer(state) => {
                 self.note(&name)?;
                 self.content(&parts::text(&message.parts))
@@ -180,7 +180,7 @@ impl Printer {
         self.write(&new)
     }
 
-    /// Content that stands for itself.
+    /// Prints content that belongs to no artifact.
     fn content(&mut self, text: &str) -> io::Result<()> {
         self.end_line()?;
         self.current = None;
@@ -209,7 +209,7 @@ impl Printer {
         if self.shared_terminal {
             self.end_line()?;
         }
-        // Where stderr is closed the content is still wanted.
+        // Content is still printed if standard error is closed.
         let _ = writeln!(self.notes, "{text}");
         Ok(())
     }
@@ -223,7 +223,7 @@ fn asks(task: &Task) -> bool {
     task.status.as_ref().is_some_and(|status| status.state() == TaskState::InputRequired)
 }
 
-/// Whether the status message of this state is what the agent has to say, and not how it is getting on.
+/// Returns whether the status message of this state is an answer or a question, and not a report of progress.
 fn is_answer(state: TaskState) -> bool {
     matches!(state, TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired)
 }

@@ -1,4 +1,4 @@
-//! `tricord send`: one message, one answer.
+//! `tricord send`: sends a message and prints the answer.
 
 use super::connect::Connect;
 use super::exit::{Exit, Failure};
@@ -26,7 +26,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
     let client = args.connect.client_with(args.message.idempotency_key.as_deref()).await?;
     let answer = client.send(request).await?;
     let mut printer = Printer::new(args.connect.json);
-    // An answer has the shape of an event.
+    // The printer takes events, which hold the same payloads.
     let payload = answer.payload.map(|payload| match payload {
         Payload::Task(task) => stream_response::Payload::Task(task),
         Payload::Message(message) => stream_response::Payload::Message(message),

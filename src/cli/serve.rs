@@ -1,4 +1,4 @@
-//! `tricord serve`: the server.
+//! `tricord serve`: runs the server.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -16,27 +16,27 @@ use crate::{Launch, Running, shutdown_signal};
 
 /// Serve agents
 ///
-/// Without a file one agent is served that sends back what it is sent. Every key of the file can be set in the
-/// environment too: TRICORD_SERVER__LISTEN is `listen` of `[server]`. A flag wins over the environment, and that over
-/// the file.
+/// Without a file one agent is served, which echoes its messages. Every key of the file except agents can also be set in
+/// the environment: TRICORD_SERVER__LISTEN is `listen` of `[server]`. Flags override the environment, which overrides the
+/// file.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
 }
 
-/// Where the configuration comes from; `check-config` takes the same.
+/// The flags for a configuration, also used by `check-config`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigArgs {
     /// The configuration file
     #[arg(short, long, env = "TRICORD_CONFIG", value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// Where to listen, such as 0.0.0.0:8080
+    /// The address to listen on, such as 0.0.0.0:8080
     #[arg(short, long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
 
-    /// Serve a command as the one agent, such as 'python3 agent.py'
+    /// Serve one agent that runs this command, such as 'python3 agent.py'
     #[arg(short, long, value_name = "COMMAND", conflicts_with = "agent_kind")]
     exec: Option<String>,
 
@@ -44,25 +44,25 @@ pub(super) struct ConfigArgs {
     #[arg(long, value_name = "KIND", value_parser = kinds())]
     agent_kind: Option<String>,
 
-    /// Where tasks are kept: sqlite:PATH or memory:
+    /// The store for tasks: sqlite:PATH or memory:
     #[arg(short, long, value_name = "URL")]
     store: Option<String>,
 
-    /// The address that cards advertise
+    /// The URL that cards advertise
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 
-    /// What to log: error, warn, info, debug or trace
+    /// The log level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
 
-    /// How to log: text or json
+    /// The log format: text or json
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
 }
 
 impl ConfigArgs {
-    /// The file's name, for messages.
+    /// Returns the path of the file, for messages.
     pub(super) fn file(&self) -> Option<&PathBuf> {
         self.config.as_ref()
     }
@@ -87,7 +87,7 @@ impl ConfigArgs {
         }
         if let Some(line) = &self.exec {
             let words = shell_words::split(line)
-                .map_err(|error| Failure::usage(format!("--exec {line:?} is no command: {error}")))?;
+                .map_err(|error| Failure::usage(format!("cannot split --exec {line:?} into words: {error}")))?;
             sources = sources.agent("--exec", "exec", Some(words));
         }
         if let Some(kind) = &self.agent_kind {
@@ -118,7 +118,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Serves until told to stop. A second signal does not wait for anything.
+/// Serves until SIGTERM or SIGINT. A second signal exits at once.
 fn serve(config: Config) -> ExitCode {
     let started = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match started {
@@ -128,7 +128,7 @@ fn serve(config: Config) -> ExitCode {
     let ended = runtime.block_on(async {
         let first = shutdown_signal();
         let running = Launch::from_config(config).bind().await?;
-        // Where stdout is closed, or its reader has gone, there is nobody to tell; the server runs all the same.
+        // The server runs even if nobody reads its standard output.
         let _ = print_banner(&running);
         let stop = async {
             first.await;
@@ -145,7 +145,7 @@ fn serve(config: Config) -> ExitCode {
     exit::code(ended)
 }
 
-/// Says where the server is and how it is tried.
+/// Prints the server's addresses and commands to try.
 fn print_banner(running: &Running) -> io::Result<()> {
     let config = running.config();
     let url = format!("{}{}", running.public_url(), config.server.base_path);

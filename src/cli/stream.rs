@@ -1,4 +1,4 @@
-//! `tricord stream`: one message, and what comes of it as it comes.
+//! `tricord stream`: sends a message and prints events as they arrive.
 
 use super::connect::Connect;
 use super::exit::{Exit, Failure};
@@ -6,7 +6,7 @@ use super::message::MessageArgs;
 use super::print::Printer;
 use crate::client::Follow;
 
-/// Send a message and show what comes of it as it comes
+/// Send a message and show the answer as it grows
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(super) async fn show(mut events: Follow, mut printer: Printer) -> Result<Exi
         match event {
             Ok(event) => printer.event(&event)?,
             Err(error) => {
-                // What was shown so far ends its line before the error is told.
+                // Ends the current line before the error is printed.
                 printer.finish()?;
                 return Err(error.into());
             }

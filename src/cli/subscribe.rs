@@ -1,4 +1,4 @@
-//! `tricord subscribe`: a task that goes on, as it goes on.
+//! `tricord subscribe`: prints the events of a running task as they arrive.
 
 use super::connect::Connect;
 use super::exit::{Exit, Failure};
@@ -12,7 +12,7 @@ pub(super) struct Args {
     #[arg(value_name = "TASK")]
     task: String,
 
-    /// Begin after the event of this id
+    /// Start after the event with this id
     #[arg(long, value_name = "ID")]
     last_event_id: Option<String>,
 

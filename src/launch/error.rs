@@ -1,4 +1,4 @@
-//! Why a server does not start.
+//! Reasons why a server cannot start.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,60 +9,60 @@ use crate::card::SigningError;
 use crate::engine::EngineError;
 use crate::store::OpenError;
 
-/// Why a server does not start. Each is one line that says what is in the way.
+/// The reason why a server cannot start. Displays as one line that starts with the setting concerned.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// The store cannot be opened.
     #[error("store: {0}")]
     Store(#[from] OpenError),
-    /// The store was opened and cannot be read.
+    /// The store was opened but cannot be read.
     #[error("store: {0}")]
     Engine(#[from] EngineError),
-    /// The port cannot be had.
+    /// The address cannot be listened on.
     #[error("{key}: cannot listen on {address}: {source}")]
     Listen {
-        /// The key that names it.
+        /// The configuration key.
         key: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file of the TLS configuration cannot be read.
-    #[error("{key}: {}: {source}", .path.display())]
+    #[error("{key}: cannot read {}: {source}", .path.display())]
     File {
-        /// The key that names it.
+        /// The configuration key.
         key: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Certificate or key cannot be used.
+    /// The certificate or the key cannot be used.
     #[error("server.tls: {0}")]
     Tls(#[from] TlsError),
     /// A key cannot sign cards.
     #[error("server.card_keys[{at}].key: {source}")]
     CardKey {
-        /// Its place in the list.
+        /// Its index in the list.
         at: usize,
-        /// What is wrong with it.
+        /// The problem with it.
         source: SigningError,
     },
-    /// A card would name an address that the server answers otherwise.
+    /// A card would advertise a URL that the server uses for something else.
     #[error(
-        "server.base_path: the card of {agent} would name {url}, where the server has something else; choose another"
+        "server.base_path: the card of {agent} would advertise {url}, which the server uses for something else: choose another base path"
     )]
     NotServed {
-        /// The agent.
+        /// The agent's name.
         agent: String,
-        /// The address.
+        /// The URL.
         url: String,
     },
-    /// An agent cannot be started, or is named wrongly.
+    /// An agent cannot be started, or its name is not allowed.
     #[error("agent: {0}")]
     Agent(String),
-    /// The schema's own descriptors are refused by the reflection service.
+    /// The reflection service refused the descriptors of the schema.
     #[error("reflection: {0}")]
     Reflection(String),
 }

@@ -1,4 +1,4 @@
-//! From a configuration and agents to a running server: opens the store, starts the engine, binds the ports.
+//! Starts a server from a configuration and agents: opens the store, starts the engine and binds the ports.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -25,13 +25,15 @@ use crate::service::{AgentProfile, Service};
 use crate::store::{Health, Options, Store, StoreUrl};
 
 mod error;
+mod signal;
 
 pub use error::LaunchError;
+pub use signal::shutdown_signal;
 
-/// How long connections get to close once nothing is under way.
+/// How long connections have to close once all runs and streams have ended.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A server that is being put together.
+/// A server that is not started yet: its configuration and its agents.
 ///
 /// ```no_run
 /// use tricord::Launch;
@@ -56,7 +58,7 @@ impl Default for Launch {
 }
 
 impl Launch {
-    /// A server with all defaults and no agents yet: 127.0.0.1:8080, tasks in `./tricord.db`.
+    /// Creates a server with all defaults and no agents: 127.0.0.1:8080, tasks in `./tricord.db`.
     pub fn new() -> Self {
         let mut config = Config::defaults();
         config.agents.clear();
@@ -64,18 +66,18 @@ impl Launch {
         Self::from_config(config)
     }
 
-    /// A server as configured.
+    /// Creates a server from a configuration.
     pub fn from_config(config: Config) -> Self {
         Self { config, rust: HashMap::new(), wrong: None }
     }
 
-    /// Adds an agent. The first one is the default: it needs no tenant.
+    /// Adds an agent. The first one is the default agent, which needs no tenant.
     #[must_use]
     pub fn agent(self, name: &str, agent: impl Agent) -> Self {
         self.agent_with(name, agent, |_| {})
     }
 
-    /// Adds an agent, and says more about it: its card, what becomes of it after a restart.
+    /// Adds an agent and changes its settings, such as its card or what happens after a restart.
     #[must_use]
     pub fn agent_with(mut self, name: &str, agent: impl Agent, edit: impl FnOnce(&mut config::AgentConfig)) -> Self {
         match config::AgentConfig::rust(name) {
@@ -89,14 +91,14 @@ impl Launch {
         self
     }
 
-    /// Listens there; port 0 takes a free one.
+    /// Sets the address to listen on. Port 0 takes a free port.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.config.server.listen = address;
         self
     }
 
-    /// Keeps tasks there.
+    /// Sets the store.
     #[must_use]
     pub fn store(mut self, url: StoreUrl) -> Self {
         self.config.store.url = url;
@@ -110,26 +112,27 @@ impl Launch {
         self
     }
 
-    /// Looks at what a start would need before it opens anything: the programs of agents, the files of TLS.
+    /// Checks what can be checked without opening a store or a port: agents, TLS files and card keys.
     ///
     /// # Errors
-    /// When something of it is in the way.
+    /// The first problem that would prevent a start.
     pub fn check(&self) -> Result<(), LaunchError> {
         self.config.server.tls.as_ref().map(tls).transpose()?;
+        signer(&self.config, "")?;
         Agents::build(&self.config, &self.rust).map(drop)
     }
 
-    /// Opens the store, recovers what an earlier process left, and binds the ports.
+    /// Opens the store, recovers tasks that an earlier process left unfinished, and binds the ports.
     ///
     /// # Errors
-    /// When something is in the way; then nothing is left behind.
+    /// The reason why the server cannot start. No port or store stays open.
     pub async fn bind(self) -> Result<Running, LaunchError> {
         let Self { mut config, rust, wrong } = self;
         if let Some(problem) = wrong {
             return Err(LaunchError::Agent(problem));
         }
         let Some(first) = config.agents.first() else {
-            return Err(LaunchError::Agent("a server needs at least one agent".to_owned()));
+            return Err(LaunchError::Agent("no agent was given: add at least one".to_owned()));
         };
         if config.default_agent.is_empty() {
             config.default_agent.clone_from(&first.name);
@@ -187,10 +190,10 @@ impl Launch {
         Ok(Running { config, server, engine, listener, tls, address, public_url, admin_address, admin })
     }
 
-    /// Serves until the process is told to stop (SIGTERM or SIGINT), then ends in good order.
+    /// Serves until the process gets SIGTERM or SIGINT, then shuts down gracefully.
     ///
     /// # Errors
-    /// When something is in the way of the start.
+    /// The reason why the server cannot start.
     pub async fn run(self) -> Result<(), LaunchError> {
         let stop = shutdown_signal();
         let running = self.bind().await?;
@@ -200,32 +203,7 @@ impl Launch {
     }
 }
 
-/// Resolves when the process gets SIGTERM or SIGINT. It listens from the call on, not from the first poll, so that a signal
-/// that comes while a server starts is not the death of it. Call it inside a tokio runtime.
-pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
-    use tokio::signal::unix::{SignalKind, signal};
-    let listen = |kind| {
-        let signals = signal(kind);
-        async move {
-            match signals {
-                Ok(mut signals) => drop(signals.recv().await),
-                Err(error) => {
-                    tracing::error!(%error, "signals cannot be received; the process can only be killed");
-                    std::future::pending().await
-                }
-            }
-        }
-    };
-    let (terminate, interrupt) = (listen(SignalKind::terminate()), listen(SignalKind::interrupt()));
-    async move {
-        tokio::select! {
-            () = terminate => {}
-            () = interrupt => {}
-        }
-    }
-}
-
-/// A server whose ports are bound.
+/// A server whose ports are bound. [`serve`](Running::serve) runs it.
 pub struct Running {
     config: Config,
     server: Server<Service>,
@@ -239,28 +217,28 @@ pub struct Running {
 }
 
 impl Running {
-    /// The configuration that it runs with.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The address that is listened on.
+    /// Returns the address of the public port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The operators' address, if there is one.
+    /// Returns the address of the admin port, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
     }
 
-    /// What cards advertise, without the base path.
+    /// Returns the URL that cards advertise, without the base path.
     pub fn public_url(&self) -> &str {
         &self.public_url
     }
 
-    /// Serves until `stop` resolves, then ends in good order: nothing more is accepted, runs get their grace with streams
-    /// open, streams end, what still runs is left to the next start.
+    /// Serves until `stop` resolves, then shuts down: accepts nothing more, gives runs the configured grace while streams
+    /// stay open, ends the streams, and leaves runs that have not ended to the next start.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let Self { config, server, engine, listener, tls, admin, .. } = self;
         let accepting = {
@@ -269,14 +247,14 @@ impl Running {
         };
         stop.await;
         let runs = engine.load().runs;
-        tracing::info!(runs, grace = ?config.server.grace, "stopping: runs under way may end");
+        tracing::info!(runs, grace = ?config.server.grace, "stopping; waiting for runs to end");
         server.begin_stop();
         engine.drain(config.server.grace).await;
         let runs = engine.load().runs;
         if runs > 0 {
-            tracing::warn!(runs, "runs that did not end are cut off, for the next start to take up or to fail");
+            tracing::warn!(runs, "aborting runs that did not end in time; the next start recovers their tasks");
         }
-        // Before streams are ended, so that whatever came of a run is told on them.
+        // Before the streams end, so that they still carry the last events of runs.
         engine.close().await;
         server.end_streams();
         server.stopped(CLOSE_PATIENCE).await;
@@ -324,7 +302,7 @@ impl Agents {
     }
 }
 
-/// What signs cards. Signatures say where its keys are if the server knows its own address.
+/// Makes the signer of cards. Signatures name the URL of the keys if `public_url` is configured.
 fn signer(config: &Config, public_url: &str) -> Result<Signer, LaunchError> {
     let published = || format!("{public_url}{}{}", config.server.base_path, protocol::KEYS_PATH);
     let jku = config.server.public_url.is_some().then(published);
@@ -373,7 +351,7 @@ fn settings(config: &Config) -> BindingSettings {
     BindingSettings { body, ping: config.server.ping_interval }
 }
 
-/// Whether the store takes work, as `/readyz` says it.
+/// Watches whether the store accepts work, for `/readyz`.
 fn readiness(engine: &Engine) -> watch::Receiver<bool> {
     let mut health = engine.store().health();
     let (sender, receiver) = watch::channel(true);

@@ -1,4 +1,4 @@
-//! The operators' port: what runs now, and the test hooks of the conformance agent. Loopback only.
+//! The admin port: metrics, resuming tasks, and the test routes of conformance agents. Loopback only.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::engine::{Engine, EngineError, Resumption};
 use crate::schema::TaskState;
 use crate::store::CommitCounts;
 
-/// What the operators' port answers from.
+/// The state of the admin port.
 pub(crate) struct Admin {
     /// The engine.
     pub(crate) engine: Engine,
@@ -29,7 +29,7 @@ pub(crate) struct Admin {
     pub(crate) connections: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
-/// Serves the operators' port until its task is aborted.
+/// Serves the admin port until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
     // A segment of a path is a parameter or text, not both: `{action}` is `<id>:resume`.
     let mut routes = Router::new().route("/metrics", get(metrics)).route("/tasks/{action}", post(act_on_task));
@@ -38,7 +38,7 @@ pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
     }
     let routes = routes.with_state(Arc::new(admin));
     if let Err(error) = axum::serve(listener, routes).await {
-        tracing::error!(%error, "the operators' port stopped");
+        tracing::error!(%error, "the admin port stopped");
     }
 }
 
@@ -77,7 +77,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
 async fn ticks(State(admin): State<Arc<Admin>>, Path(task): Path<String>) -> Response {
     match admin.test_hooks.iter().find_map(|agent| agent.ticks(&task)) {
         Some(ticks) => ticks.to_string().into_response(),
-        None => (StatusCode::NOT_FOUND, "no slow run of this task was seen\n").into_response(),
+        None => (StatusCode::NOT_FOUND, "no slow run of this task is known\n").into_response(),
     }
 }
 

@@ -52,8 +52,9 @@ fn a_card_is_verified_with_the_keys_of_its_own_server() {
     let at = format!("{}/card.json", peer.url);
     let ran = run(&["card", "verify", &at, "--token", "secret"]);
     // `capabilities` is empty, so some libraries sign without it: there are two signatures.
-    let form = "signature 2: EdDSA by \"k\" holds, over the card without its empty values\n";
-    let expected = format!("signature 1: EdDSA by \"k\" holds\n{form}verified: 2 of 2 signatures of {at} hold\n");
+    let form = "signature 2: EdDSA by \"k\" is valid, over the card without its empty values\n";
+    let expected =
+        format!("signature 1: EdDSA by \"k\" is valid\n{form}verified: 2 of 2 signatures of {at} are valid\n");
     assert_eq!((ran.code, ran.out), (0, expected), "{}", ran.err);
     assert!(peer.seen().iter().all(|request| request.header("authorization") == Some("Bearer secret")));
     let document: Value = serde_json::from_str(&run(&["card", "verify", "--json", &at]).out).unwrap();
@@ -63,7 +64,7 @@ fn a_card_is_verified_with_the_keys_of_its_own_server() {
 }
 
 #[test]
-fn keys_of_another_server_are_not_believed_and_credentials_do_not_go_there() {
+fn keys_of_another_server_are_not_trusted_and_credentials_do_not_go_there() {
     let (card, keys) = (OnceLock::new(), OnceLock::new());
     let other = peer(|url| {
         let (signed, published) = signed(Some(&format!("{url}/keys.json")));
@@ -74,8 +75,10 @@ fn keys_of_another_server_are_not_believed_and_credentials_do_not_go_there() {
     let peer = peer(|_| (card.get().unwrap().clone(), keys.get().unwrap().clone()));
     let at = format!("{}/card.json", peer.url);
     let ran = run(&["card", "verify", &at, "--token", "secret"]);
-    let why =
-        format!("its key is said to be at {0}/keys.json, another server; --jwks {0}/keys.json trusts that", other.url);
+    let why = format!(
+        "it names {0}/keys.json for its key, which is on another server; --jwks {0}/keys.json trusts that server",
+        other.url
+    );
     assert_eq!((ran.code, ran.out.contains(&why)), (1, true), "{}", ran.out);
     assert!(other.seen().is_empty(), "nobody asked there");
     let ran = run(&["card", "verify", &at, "--token", "secret", "--jwks", &format!("{}/keys.json", other.url)]);
@@ -87,7 +90,7 @@ fn keys_of_another_server_are_not_believed_and_credentials_do_not_go_there() {
 type Edit<'a> = &'a dyn Fn(&mut Value);
 
 #[test]
-fn what_does_not_hold_is_told() {
+fn a_signature_that_is_not_valid_is_reported_with_its_reason() {
     let dir = TempDir::new().unwrap();
     let file = |name: &str, value: &Value| {
         let path = dir.path().join(name);
@@ -106,7 +109,7 @@ fn what_does_not_hold_is_told() {
     let cases: [(Edit<'_>, &str); 8] = [
         (
             &|card| card["version"] = "2".into(),
-            "does not hold: the card is not what was signed, or another key signed it",
+            "is not valid: the card is not what was signed, or another key signed it",
         ),
         (&|card| card["signatures"] = json!([]), "not verified: "),
         (&|card| card["signatures"][0]["signature"] = "*".into(), "its signature is not base64url"),
@@ -121,7 +124,7 @@ fn what_does_not_hold_is_told() {
         ),
         (
             &|card| card["signatures"][0]["protected"] = header("{\"alg\":\"EdDSA\",\"kid\":\"x\"}"),
-            "there is no key \"x\"",
+            "no key is named \"x\"",
         ),
         (
             &|card| card["signatures"][0]["protected"] = header("{\"alg\":\"EdDSA\",\"kid\":\"k\",\"crit\":[\"b64\"]}"),
@@ -134,9 +137,9 @@ fn what_does_not_hold_is_told() {
         assert_eq!((ran.code, ran.out.contains(told)), (1, true), "{told}: {}{}", ran.out, ran.err);
     }
     let ran = run(&["card", "verify", &change(&|_| {})]);
-    assert_eq!((ran.code, ran.out.contains("--jwks or --key give one")), (1, true), "{}", ran.out);
+    assert_eq!((ran.code, ran.out.contains("--jwks or --key set one")), (1, true), "{}", ran.out);
     let ran = run(&["card", "verify", &change(&|card| card["mood"] = "good".into()), "--jwks", &keys]);
-    assert_eq!((ran.code, ran.out.contains("note: the card has keys that")), (0, true), "{}", ran.out);
+    assert_eq!((ran.code, ran.out.contains("note: the card has fields that")), (0, true), "{}", ran.out);
     let ran = run(&["card", "verify", &keys, "--jwks", &keys]);
     assert_eq!((ran.code, ran.out.as_str()), (1, format!("not verified: {keys} is not signed\n").as_str()));
     for wrong in [
@@ -149,9 +152,9 @@ fn what_does_not_hold_is_told() {
 }
 
 #[test]
-fn lint_tells_what_is_wrong_and_ends_with_1_only_for_errors() {
+fn lint_reports_problems_and_exits_with_1_only_for_errors() {
     let ran = run_with_input(&["card", "lint", "-"], &card().to_string());
-    assert_eq!((ran.code, ran.out.as_str()), (0, "-: nothing is wrong\n"), "{}", ran.err);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "-: no problems\n"), "{}", ran.err);
     let mut odd = card();
     odd["supportedInterfaces"][0]["url"] = "https://a.example/".into();
     let ran = run_with_input(&["card", "lint", "-"], &odd.to_string());

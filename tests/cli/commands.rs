@@ -189,7 +189,7 @@ fn list_shows_pages() {
     let peer = Peer::http(move |request, _| script(request));
     let ran = run(&["list", "-n", "1", "--state", "input-required", "-u", &peer.url]);
     assert_eq!(ran.out, "t1  input-required    c1\n");
-    assert_eq!(ran.err, "1 of 2 tasks; the next page: --page-token p2\n");
+    assert_eq!(ran.err, "1 of 2 tasks; next page: --page-token p2\n");
     assert_eq!(peer.seen()[0].line, "GET /tasks?historyLength=0&pageSize=1&status=TASK_STATE_INPUT_REQUIRED");
     let ran = run(&["list", "--all", "--json", "-u", &peer.url]);
     assert_eq!((ran.code, ran.out.lines().count()), (0, 2));
@@ -208,8 +208,7 @@ fn card_is_shown() {
 fn errors_say_what_to_do() {
     let peer = Peer::http(|_, _| error_answer(404, "TASK_NOT_FOUND", "no task x"));
     let ran = run(&["get", "x", "-u", &peer.url]);
-    let expected =
-        "tricord: no task x (TASK_NOT_FOUND, HTTP status 404)\n  `tricord list` shows the tasks that there are\n";
+    let expected = "tricord: no task x (TASK_NOT_FOUND, HTTP status 404)\n  `tricord list` shows your tasks\n";
     assert_eq!((ran.code, ran.err.as_str()), (3, expected));
 
     let ran = run(&["get", "x", "-u", "http://127.0.0.1:1"]);
@@ -269,7 +268,7 @@ fn check_config_reports_all_problems_at_once() {
     std::fs::write(&path, "[[agents]]\nkind = 'conformance'\nname = 'kit'\n").unwrap();
     let ran = run(&["check-config", "--config", file, "--store", "memory:", "--listen", "127.0.0.1:0"]);
     let expected =
-        format!("{file} is right\nlisten  127.0.0.1:0\nstore   memory:\nagent   kit (conformance, the default)\n");
+        format!("{file} is valid\nlisten  127.0.0.1:0\nstore   memory:\nagent   kit (conformance, the default)\n");
     assert_eq!((ran.code, ran.out), (0, expected));
 
     let ran = run(&["check-config", "--config", "/does/not/exist"]);

@@ -78,7 +78,7 @@ fn every_command_works_on_every_wire() {
         assert_eq!(got["status"]["state"], "TASK_STATE_COMPLETED");
         let refused = expect(&["cancel", id], 3, "");
         assert!(
-            refused.err.contains("TASK_NOT_CANCELABLE") && refused.err.contains("ended already"),
+            refused.err.contains("TASK_NOT_CANCELABLE") && refused.err.contains("already ended"),
             "{}",
             refused.err
         );

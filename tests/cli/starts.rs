@@ -18,8 +18,8 @@ fn serve(dir: &TempDir, args: &[&str]) -> (Option<i32>, String) {
     (out.status.code(), String::from_utf8(out.stderr).unwrap())
 }
 
-/// One line that holds all of `words`, and exit code 2; also of a check, where that is told the same.
-fn refuses_and_warns(dir: &TempDir, args: &[&str], words: &[&str]) {
+/// Asserts one line of error with all of `words` and exit code 2, from `serve` and from `check-config`.
+fn is_refused_and_reported_by_check(dir: &TempDir, args: &[&str], words: &[&str]) {
     refuses(dir, args, words);
     let mut check = Command::new(env!("CARGO_BIN_EXE_tricord"));
     let out = check.arg("check-config").args(args).current_dir(dir.path()).output().unwrap();
@@ -28,7 +28,7 @@ fn refuses_and_warns(dir: &TempDir, args: &[&str], words: &[&str]) {
     assert!(words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
 }
 
-/// One line that holds all of `words`, and exit code 2.
+/// Asserts one line of error with all of `words` and exit code 2.
 fn refuses(dir: &TempDir, args: &[&str], words: &[&str]) {
     let (code, said) = serve(dir, args);
     assert_eq!(code, Some(2), "{args:?}: {said}");
@@ -54,7 +54,7 @@ fn a_start_that_cannot_work_ends_with_one_line_and_exit_code_2() {
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.lines().count() == 1 && said.contains(&address) && said.contains("in use"), "{said}");
 
-    refuses_and_warns(&dir, &["--exec", "no-such-program --flag"], &["no-such-program", "not found"]);
+    is_refused_and_reported_by_check(&dir, &["--exec", "no-such-program --flag"], &["no-such-program", "not found"]);
     refuses(&dir, &["--store", "sqlite:missing/folder/t.db"], &["missing/folder", "does not exist"]);
     file("not.db", &"this is no database ".repeat(100));
     refuses(&dir, &["--store", "sqlite:not.db"], &["not.db", "not a database"]);
@@ -64,15 +64,15 @@ fn a_start_that_cannot_work_ends_with_one_line_and_exit_code_2() {
     file("cert.pem", "no certificate");
     file("key.pem", "no key");
     file("tls.toml", "[server.tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n");
-    refuses_and_warns(&dir, &["--config", "tls.toml"], &["certificate"]);
+    is_refused_and_reported_by_check(&dir, &["--config", "tls.toml"], &["certificate"]);
     file("tls2.toml", "[server.tls]\ncert = \"absent.pem\"\nkey = \"key.pem\"\n");
-    refuses_and_warns(&dir, &["--config", "tls2.toml"], &["absent.pem"]);
+    is_refused_and_reported_by_check(&dir, &["--config", "tls2.toml"], &["absent.pem"]);
     for (variable, word) in
         [("\"A=B\" = \"x\"", "A=B"), ("\"\" = \"x\"", "cannot be the name"), ("A = \"a\\u0000b\"", "NUL")]
     {
         let agent = "[[agents]]\nkind = \"exec\"\ncommand = [\"sh\"]\n[agents.environment]";
         file("variable.toml", &format!("{agent}\n{variable}\n"));
-        refuses_and_warns(&dir, &["--config", "variable.toml"], &["variable.toml:5", word]);
+        is_refused_and_reported_by_check(&dir, &["--config", "variable.toml"], &["variable.toml:5", word]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a command prints: cut into pieces of an artifact as it comes, and the end of what it complains about.
+//! The output of a command: standard output becomes pieces of an artifact, and the end of standard error is kept.
 
 use std::time::Duration;
 
@@ -9,23 +9,24 @@ use tokio_util::sync::CancellationToken;
 use super::super::{AgentError, ArtifactWriter};
 use super::ExecSettings;
 
-/// The longest piece, as JSON writes it: with what stands around it the event stays one that every client takes.
+/// The longest piece in bytes of JSON. It keeps the whole event small enough for every client.
 const PIECE: usize = 40_000;
 
-/// Read at once.
+/// The size of one read, in bytes.
 const READ: usize = 16 << 10;
 
-/// What is read at most after the command is gone: all that a pipe can hold. More comes from others of its group.
+/// How many bytes are read at most after the command has ended: as much as a pipe can hold. More comes from other
+/// processes of the group.
 const LEFT_OVER: usize = 1 << 20;
 
-/// How long a pipe that others of the group hold open is taken to be empty.
+/// After how much silence a pipe counts as empty, once the command has ended and other processes hold it open.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// What is kept of standard error.
+/// How many bytes of standard error are kept.
 const TAIL: usize = 2 << 10;
 
-/// How long output is gathered before it becomes a piece. A command that prints and ends gives one piece; one that prints
-/// for hours does not fill the task's log.
+/// Returns how long output is collected before it becomes a piece. A command that prints and ends makes one piece; one
+/// that prints for hours does not fill the task's log.
 fn pace(pieces: u32) -> Duration {
     Duration::from_millis(match pieces {
         0..100 => 25,
@@ -34,7 +35,7 @@ fn pace(pieces: u32) -> Duration {
     })
 }
 
-/// Passes output on until its end, or until the command is gone and the pipe is empty.
+/// Writes output to the artifact until its end, or until the command has ended and the pipe is empty.
 pub(super) async fn print(
     mut stdout: impl AsyncRead + Unpin,
     artifact: &mut ArtifactWriter,
@@ -71,14 +72,14 @@ pub(super) async fn print(
         };
     }
     artifact.text(buffer.take_all()).await?;
-    // The last piece waits for the end, which is near unless the command closed its output and goes on.
+    // The last piece is held for the end of the command, unless the command has closed its output and goes on.
     if timeout(pace(pieces), exited.cancelled()).await.is_err() {
         artifact.flush().await?;
     }
     Ok(())
 }
 
-/// Reads the end of what a command complains about.
+/// Keeps the end of standard error.
 pub(super) async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: &mut Tail, exited: &CancellationToken) {
     let mut left_over = LEFT_OVER;
     while let Some(chunk) = read(&mut stderr, exited, &mut left_over).await {
@@ -86,7 +87,7 @@ pub(super) async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: &mut Tai
     }
 }
 
-/// The next bytes; `None` at the end. It may be dropped and called again: nothing that was read is lost.
+/// Returns the next bytes, or `None` at the end. Cancel safe: no bytes are lost when it is dropped.
 async fn read(
     pipe: &mut (impl AsyncRead + Unpin),
     exited: &CancellationToken,
@@ -104,15 +105,15 @@ async fn read(
             return None;
         }
     }
-    // A pipe that cannot be read has ended.
+    // A read error counts as the end.
     (count.unwrap_or(0) > 0).then_some(chunk)
 }
 
-/// Output that is no piece yet.
+/// Output that is not yet part of a piece.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,
-    /// Bytes since the last line end.
+    /// Bytes since the last line feed.
     line: usize,
     /// Bytes in all.
     total: u64,
@@ -140,7 +141,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// How many bytes fill a piece; `None` while there is room for more.
+    /// Returns how many bytes fill a piece, or `None` while there is room for more.
     fn full(&self) -> Option<usize> {
         let mut room = PIECE;
         self.bytes.iter().position(|byte| {
@@ -150,14 +151,14 @@ impl Buffer {
         })
     }
 
-    /// As many whole lines as fit into a piece; of a longer line its beginning.
+    /// Takes as many whole lines as fit into a piece, or the beginning of a longer line.
     fn take_piece(&mut self, window: usize) -> String {
         let window = &self.bytes[..window];
         let end = window.iter().rposition(|byte| *byte == b'\n').map_or_else(|| complete(window), |at| at + 1);
         self.take(end)
     }
 
-    /// Everything but a character whose end is still to come.
+    /// Takes everything except an incomplete last character.
     fn take_complete(&mut self) -> String {
         self.take(complete(&self.bytes))
     }
@@ -169,13 +170,13 @@ impl Buffer {
     fn take(&mut self, end: usize) -> String {
         let rest = self.bytes.split_off(end);
         let piece = std::mem::replace(&mut self.bytes, rest);
-        // Whatever is not text is shown as such.
+        // Bytes that are not UTF-8 become replacement characters.
         String::from_utf8(piece).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 }
 
-/// How many bytes JSON needs for a byte, at most: escapes of control characters, and what stands for bytes that are no
-/// text or for the line ends that U+0085 and the like are.
+/// Returns an upper bound of the bytes that JSON needs for a byte: control characters are escaped, and a byte that is not
+/// UTF-8 becomes a replacement character.
 fn written(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
@@ -185,7 +186,7 @@ fn written(byte: u8) -> usize {
     }
 }
 
-/// How many bytes are left when a last character that is cut off is left out.
+/// Returns the length without an incomplete last character.
 fn complete(bytes: &[u8]) -> usize {
     let start = bytes.len().saturating_sub(3);
     let last = bytes[start..].iter().rposition(|byte| byte & 0b1100_0000 != 0b1000_0000);
@@ -205,18 +206,18 @@ pub(super) struct Tail {
 impl Tail {
     fn push(&mut self, chunk: &[u8]) {
         self.bytes.extend_from_slice(chunk);
-        // Cut now and then, not at every push.
+        // Not at every push, to copy each byte only a few times.
         if self.bytes.len() > 4 * TAIL {
             self.bytes.drain(..self.bytes.len() - TAIL);
             self.cut = true;
         }
     }
 
-    /// The last lines, without spaces around them.
+    /// Returns the last lines, trimmed.
     pub(super) fn text(&self) -> String {
         let start = self.bytes.len().saturating_sub(TAIL);
         let mut tail = &self.bytes[start..];
-        // Begin with a whole line if there is one.
+        // Starts with a whole line if there is one.
         if (self.cut || start > 0)
             && let Some(at) = tail.iter().position(|byte| *byte == b'\n').filter(|at| at + 1 < tail.len())
         {

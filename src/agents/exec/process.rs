@@ -1,4 +1,4 @@
-//! A command's processes: started in a group of their own, told to end, and never left behind.
+//! The processes of a command: starts them in a group of their own, stops them and never leaves one behind.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -10,14 +10,14 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A command that runs. Dropping this kills whatever of its group is left, at once.
+/// A running command. Dropping it kills what is left of its process group at once.
 pub(super) struct Process {
     exit: oneshot::Receiver<io::Result<ExitStatus>>,
     stop: CancellationToken,
     _over: DropGuard,
 }
 
-/// The three ends that the command has of us.
+/// The standard streams of the command.
 pub(super) struct Pipes {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
@@ -25,7 +25,7 @@ pub(super) struct Pipes {
 }
 
 impl Process {
-    /// Starts a command. After [`stop`](Self::stop) it gets `grace` to end.
+    /// Starts a command. After [`stop`](Self::stop) it has `grace` to end.
     pub(super) fn start(command: &mut Command, grace: Duration) -> io::Result<(Self, Pipes)> {
         command.process_group(0).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -39,17 +39,18 @@ impl Process {
         };
         let (stop, over) = (CancellationToken::new(), CancellationToken::new());
         let (exited, exit) = oneshot::channel();
-        // A task of its own: the run may be dropped at any time, and somebody has to wait for the process even then.
+        // A separate task, because the run may be dropped at any time and the process still has to be waited for.
         tokio::spawn(supervise(child, group, stop.clone(), over.clone(), grace, exited));
         Ok((Self { exit, stop, _over: over.drop_guard() }, pipes))
     }
 
-    /// Tells the group to end: SIGTERM now, SIGKILL after the grace.
+    /// Stops the group: SIGTERM now, SIGKILL after the grace time.
     pub(super) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// How the command's first process ended. Others of its group may still run. To be awaited to its end only once.
+    /// Waits for the command's first process. Others of its group may still run. Must not be called again after it has
+    /// returned.
     pub(super) async fn exit(&mut self) -> io::Result<ExitStatus> {
         (&mut self.exit).await.unwrap_or_else(|_| Err(io::Error::other("the runtime is shutting down")))
     }
@@ -85,19 +86,19 @@ async fn supervise(
         }
     };
     let _ = exited.send(status);
-    // The run reads what is in the pipes, and then nothing of the group is of use to anybody.
+    // The run may still read from the pipes. Once it is dropped the rest of the group can be killed.
     over.cancelled().await;
     let pid = group.0;
     drop(group);
     reap(pid).await;
 }
 
-/// A process group. What is left of it is killed when this is dropped, also with the runtime.
+/// A process group. Dropping it kills what is left, also when the runtime is dropped.
 struct Group(Pid);
 
 impl Group {
     fn signal(&self, signal: Signal) {
-        // Nobody there any more is as good.
+        // Fails if no process is left, which is fine.
         let _ = kill_process_group(self.0, signal);
     }
 }
@@ -108,13 +109,14 @@ impl Drop for Group {
     }
 }
 
-/// Where this server is process 1, as in a container, the orphans of a group are its children and would stay as zombies.
+/// Reaps orphans of the group. If the server is process 1, as in a container, they are its children and would otherwise
+/// stay as zombies.
 async fn reap(group: Pid) {
     for _ in 0..50 {
         match waitpgid(group, WaitOptions::NOHANG) {
             Ok(Some(_)) => {}
             Ok(None) => sleep(Duration::from_millis(20)).await,
-            // None of them is a child of ours.
+            // No process of the group is a child of the server.
             Err(_) => return,
         }
     }

@@ -1,4 +1,4 @@
-//! `tricord card lint`: what is wrong with a card.
+//! `tricord card lint`: reports problems of a card.
 
 use std::io::Write as _;
 
@@ -10,10 +10,10 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::print::Printer;
 use crate::cli::terminal;
 
-/// Tell what is wrong with a card, anybody's
+/// Report the problems of any agent's card
 ///
-/// Errors are what the protocol does not allow, warnings what is likely a mistake or trips up some clients. The exit code
-/// is 1 if there are errors.
+/// Errors violate the protocol; warnings are likely mistakes or cause trouble with some clients. The exit code is 1 if
+/// there are errors.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
             writeln!(out, "{finding}")?;
         }
         match findings.len() {
-            0 => writeln!(out, "{}: nothing is wrong", found.name)?,
+            0 => writeln!(out, "{}: no problems", found.name)?,
             all => writeln!(out, "{}: {}, {}", found.name, count(errors, "error"), count(all - errors, "warning"))?,
         }
         out.flush()?;

@@ -1,4 +1,4 @@
-//! `tricord card`: what an agent says about itself, whether that is signed, and what is wrong with it.
+//! `tricord card`: shows, verifies and checks agent cards.
 
 mod lint;
 mod source;
@@ -16,14 +16,14 @@ use super::terminal;
 use crate::client;
 use crate::schema::AgentCard;
 
-/// Show what an agent says about itself
+/// Show an agent's card
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// The agent's address, or its card's [default: that of --url]
+    /// The address of the agent or of its card [default: --url]
     #[arg(value_name = "ADDRESS")]
     address: Option<String>,
 
@@ -38,7 +38,7 @@ enum Command {
 }
 
 impl Args {
-    /// How long the command may take.
+    /// Returns how long the command may take.
     pub(super) fn limit(&self) -> Option<Duration> {
         match &self.command {
             Some(Command::Verify(args)) => args.source.limit(),

@@ -1,4 +1,4 @@
-//! Where a card to be judged is: at an address, in a file, on standard input.
+//! Reads the card to check: from a URL, a file or standard input.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::client;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Source {
-    /// The agent's address, or its card's, or a file, or - for standard input [default: the address of --url]
+    /// The address of the agent or of its card, a file, or - for standard input [default: --url]
     #[arg(value_name = "ADDRESS|FILE")]
     from: Option<String>,
 
@@ -21,12 +21,12 @@ pub(super) struct Source {
     pub(super) connect: Connect,
 }
 
-/// A card as it was found.
+/// A card as it was read.
 pub(super) struct LoadedCard {
     pub(super) json: Bytes,
-    /// What to call it.
+    /// Its name in messages.
     pub(super) name: String,
-    /// Scheme, host and port, if it came from an address.
+    /// Scheme, host and port, if it was read from a URL.
     pub(super) origin: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Source {
     }
 }
 
-/// Whether this is the address of something on the web; otherwise it is a file.
+/// Returns whether the text is a URL. Otherwise it is the path of a file.
 pub(super) fn is_address(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
@@ -57,11 +57,11 @@ pub(super) fn read_file(path: &str) -> Result<Bytes, Failure> {
         "-" => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
         path => std::fs::read(path),
     };
-    let cannot = |error| format!("{path} cannot be read: {error}\n  an address begins with http:// or https://");
+    let cannot = |error| format!("cannot read {path}: {error}\n  an address starts with http:// or https://");
     read.map(Bytes::from).map_err(|error| Failure::usage(cannot(error)))
 }
 
-/// Scheme, host and port of an address.
+/// Returns scheme, host and port of a URL.
 pub(super) fn origin(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     let scheme = uri.scheme_str()?;
@@ -69,7 +69,7 @@ pub(super) fn origin(url: &str) -> Option<String> {
     Some(format!("{scheme}://{}:{port}", uri.host()?.to_ascii_lowercase()))
 }
 
-/// Whether an address is one of this machine.
+/// Returns whether the host of a URL is this machine.
 pub(super) fn is_loopback(url: &str) -> bool {
     let uri: Uri = url.parse().unwrap_or_default();
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');

@@ -1,4 +1,4 @@
-//! `tricord card verify`: whether a card is what its signer signed.
+//! `tricord card verify`: verifies the signatures of a card.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -13,20 +13,20 @@ use crate::cli::print::Printer;
 use crate::cli::terminal;
 use crate::schema::AgentCardSignature;
 
-/// Check the signatures of a card, anybody's
+/// Verify the signatures of any agent's card
 ///
-/// Keys come from --key or --jwks, or else from where the signature says they are, if that is on the card's own server. The
-/// exit code is 0 if a signature holds, and 1 if none does.
+/// The keys are those of --key or --jwks, or else those at the URL that the signature names, if it is on the server of the
+/// card. The exit code is 0 if a signature is valid, and 1 if none is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) source: Source,
 
-    /// A JSON Web Key Set with the signers' keys: a file or an address
+    /// A JSON Web Key Set with the signers' keys: a file or a URL
     #[arg(long, value_name = "FILE|URL", conflicts_with = "key")]
     jwks: Option<String>,
 
-    /// The signer's public key, a PEM file
+    /// A PEM file with the signer's public key
     #[arg(long, value_name = "PEM")]
     key: Option<String>,
 }
@@ -55,16 +55,19 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
         }
         match (held, verdicts.len()) {
             (_, 0) => writeln!(out, "not verified: {} is not signed", found.name)?,
-            (0, _) => writeln!(out, "not verified: no signature of {} holds", found.name)?,
-            (held, all) => writeln!(out, "verified: {held} of {all} signatures of {} hold", found.name)?,
+            (0, _) => writeln!(out, "not verified: no signature of {} is valid", found.name)?,
+            (held, all) => writeln!(out, "verified: {held} of {all} signatures of {} are valid", found.name)?,
         }
         if held > 0 && keys.came_in_the_open() {
-            writeln!(out, "note: keys came without TLS, so anybody on the way could have changed them, and the card")?;
+            writeln!(
+                out,
+                "note: the keys were read without TLS, so an attacker on the network could have changed them and the card"
+            )?;
         }
         if held > 0 && uncovered {
             writeln!(
                 out,
-                "note: the card has keys that the protocol does not know; the signature says nothing of them"
+                "note: the card has fields that the protocol does not define; the signature does not cover them"
             )?;
         }
         out.flush()?;
@@ -72,7 +75,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
     Ok(if held > 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// What one signature came to.
+/// The result for one signature.
 struct Verdict {
     header: Option<Header>,
     outcome: Result<Coverage, String>,
@@ -86,7 +89,7 @@ impl Verdict {
         };
         let outcome = match keys.of(&header).await {
             Ok(keys) => {
-                let mut outcome = Err(format!("there is no key {:?}", header.kid));
+                let mut outcome = Err(format!("no key is named {:?}", header.kid));
                 for key in keys {
                     outcome = card.check(signature, &key).map_err(|flaw| flaw.to_string());
                     if outcome.is_ok() {
@@ -106,10 +109,10 @@ impl Verdict {
             None => String::new(),
         };
         match &self.outcome {
-            Ok(Coverage::Card(Form::Protocol)) => format!("{who}holds"),
-            Ok(Coverage::Card(Form::WithoutEmpty)) => format!("{who}holds, over the card without its empty values"),
-            Ok(Coverage::Received) => format!("{who}holds, over the very JSON of the card"),
-            Err(why) => format!("{who}does not hold: {why}"),
+            Ok(Coverage::Card(Form::Protocol)) => format!("{who}is valid"),
+            Ok(Coverage::Card(Form::WithoutEmpty)) => format!("{who}is valid, over the card without its empty values"),
+            Ok(Coverage::Received) => format!("{who}is valid, over the exact JSON of the card"),
+            Err(why) => format!("{who}is not valid: {why}"),
         }
     }
 
@@ -131,13 +134,13 @@ impl Verdict {
     }
 }
 
-/// Where keys come from.
+/// The keys that signatures are verified with.
 struct Keys<'a> {
     args: &'a Args,
     found: &'a LoadedCard,
-    /// What was given on the command line: for signatures by any address.
+    /// The keys of the command line, used for every signature.
     given: Option<JwkSet>,
-    /// What was read from addresses.
+    /// The keys that were read from URLs.
     read: HashMap<String, Result<JwkSet, String>>,
 }
 
@@ -159,19 +162,21 @@ impl<'a> Keys<'a> {
         Ok(keys)
     }
 
-    /// The keys that a signature may be by, or why there are none.
+    /// Returns the keys for a signature, or the reason why there are none.
     async fn of(&mut self, header: &Header) -> Result<Vec<Jwk>, String> {
         if let Some(given) = &self.given {
             return Ok(given.named(&header.kid).into_iter().cloned().collect());
         }
         let Some(jku) = &header.jku else {
-            return Err("it does not say where its key is; --jwks or --key give one".to_owned());
+            return Err("it does not name the URL of its key; --jwks or --key set one".to_owned());
         };
         match &self.found.origin {
-            None => return Err(format!("its key is said to be at {jku}; --jwks {jku} takes it from there")),
-            // Whoever can change a card can name keys of their own, elsewhere.
+            None => return Err(format!("it names {jku} for its key; --jwks {jku} reads it from there")),
+            // Someone who can change a card can also name keys of their own on another server.
             Some(card) if origin(jku).as_ref() != Some(card) => {
-                return Err(format!("its key is said to be at {jku}, another server; --jwks {jku} trusts that"));
+                return Err(format!(
+                    "it names {jku} for its key, which is on another server; --jwks {jku} trusts that server"
+                ));
             }
             Some(_) => {}
         }
@@ -183,7 +188,7 @@ impl<'a> Keys<'a> {
         Ok(set.named(&header.kid).into_iter().cloned().collect())
     }
 
-    /// Whether a key was read from an address without TLS on another machine.
+    /// Returns whether a key was read without TLS from another machine.
     fn came_in_the_open(&self) -> bool {
         let jwks = self.args.jwks.as_ref().filter(|from| is_address(from));
         self.read.keys().chain(jwks).any(|url| url.starts_with("http://") && !is_loopback(url))
@@ -191,7 +196,7 @@ impl<'a> Keys<'a> {
 
     async fn fetch(&self, url: &str) -> Result<JwkSet, String> {
         let settings = self.args.source.connect.settings().map_err(|failure| failure.text().to_owned())?;
-        // Credentials are for the card's own server.
+        // Credentials are only sent to the server of the card.
         let headers = match &self.found.origin {
             Some(card) if origin(url).as_ref() == Some(card) => settings.headers,
             _ => http::HeaderMap::new(),
