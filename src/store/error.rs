@@ -7,8 +7,8 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The address names no kind of store that this build knows.
-    #[error("`{0}` is no store address: expected `sqlite:PATH` or `memory:`")]
+    /// The URL names no kind of store that this build has.
+    #[error("unsupported store URL `{0}`: use `sqlite:PATH` or `memory:`")]
     Address(String),
     /// The directory of the file does not exist.
     #[error("{}: the directory does not exist", .0.display())]
@@ -70,7 +70,18 @@ pub enum StoreError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// The append breaks a rule of the store: an id or a seq that exists, or a first append without a row.
+    /// The lease that it was written under has ended.
+    #[error("the append was written under a lease that has ended (epoch {0})")]
+    LeaseEnded(u64),
+    /// The log does not end with the record that it follows: somebody else has written the task.
+    #[error("the append follows record {follows}, but the log ends with record {last}")]
+    OutOfOrder {
+        /// The seq that the append follows.
+        follows: u64,
+        /// The seq of the last record in the log.
+        last: u64,
+    },
+    /// The append breaks a rule of the store: an id that exists, or a first append without a row.
     #[error("the append was refused: {0}")]
     Refused(Arc<str>),
     /// No such task: never made, or deleted since.

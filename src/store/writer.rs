@@ -3,14 +3,18 @@
 //! There is no timer. A batch is what arrived while the last commit waited for the disk, so a lone append is written
 //! at once and a thousand cost little more than one. Nobody waits for a lock that is held across a write.
 
-use super::maintenance::Maintenance;
-use super::{Append, AppendError, Done, Health, Job, Log, Store, StoreError};
+use super::backend::{Answer, Batch};
+use super::job::QueuedJob;
+use super::lock::lock;
+use super::{Append, AppendError, Health, Store, StoreError};
+use futures::future::Either;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, mem};
-use tokio::sync::{mpsc, oneshot};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 
 /// How often a store that failed is tried again.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -69,16 +73,16 @@ impl<P: Pending> Writer<P> {
     ///
     /// [`StoreError::Closed`] if the store has or had a writer, [`StoreError::Io`] if no thread can be made.
     pub fn start(store: Store, commits: mpsc::UnboundedSender<Commit<P>>) -> Result<Writer<P>, StoreError> {
-        let log = lock(&store.0.queue.log).take().ok_or(StoreError::Closed)?;
+        if !store.queue().claim_writer() {
+            return Err(StoreError::Closed);
+        }
         let dirty = Arc::new(Dirty { items: Mutex::default(), closing: AtomicBool::new(false) });
-        let work = Work { store: store.clone(), dirty: dirty.clone(), commits, failing: None };
+        let work = Work { store: store.clone(), dirty: dirty.clone(), commits, failing: None, runtime: None };
         let thread = thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || work.run(log))
+            .spawn(move || work.run())
             .map_err(|e| StoreError::Io(e.to_string().into()))?;
-        store.0.queue.thread.get_or_init(|| thread.thread().clone());
-        // It may have gone to sleep before anybody could wake it.
-        store.0.queue.wake();
+        store.queue().set_thread(thread.thread().clone());
         Ok(Writer(Arc::new(Handle { dirty, store, thread: Mutex::new(Some(thread)) })))
     }
 
@@ -86,13 +90,13 @@ impl<P: Pending> Writer<P> {
     /// only if it sleeps. An item pushed twice is asked twice.
     pub fn push(&self, item: Arc<P>) {
         lock(&self.0.dirty.items).push(item);
-        self.0.store.0.queue.wake();
+        self.0.store.queue().wake();
     }
 
     /// Has several items asked, with one look at whether the writer sleeps.
     pub fn push_all(&self, items: impl IntoIterator<Item = Arc<P>>) {
         lock(&self.0.dirty.items).extend(items);
-        self.0.store.0.queue.wake();
+        self.0.store.queue().wake();
     }
 
     /// Writes what was pushed and stops the thread. It waits for that, so call it where blocking is allowed. Items
@@ -109,7 +113,7 @@ impl<P: Pending> Writer<P> {
 impl<P> Handle<P> {
     fn close(&self) {
         self.dirty.closing.store(true, Ordering::SeqCst);
-        self.store.0.queue.wake();
+        self.store.queue().wake();
     }
 }
 
@@ -119,103 +123,51 @@ impl<P> Drop for Handle<P> {
     }
 }
 
-/// A job and who waits for it.
-type QueuedJob = (Job, oneshot::Sender<Result<Done, StoreError>>);
-
-/// The store's side of the writer: its own jobs, and the way to wake the thread.
-pub(super) struct Queue {
-    /// Until a writer takes it.
-    log: Mutex<Option<Box<dyn Log>>>,
-    jobs: Mutex<Jobs>,
-    idle: AtomicBool,
-    thread: OnceLock<Thread>,
-}
-
-#[derive(Default)]
-struct Jobs {
-    waiting: Vec<QueuedJob>,
-    closed: bool,
-}
-
-impl Queue {
-    pub(super) fn new(log: Box<dyn Log>) -> Self {
-        let log = Mutex::new(Some(log));
-        Queue { log, jobs: Mutex::default(), idle: AtomicBool::new(false), thread: OnceLock::new() }
-    }
-
-    /// Has a job done with the next commit.
-    pub(super) fn ask(&self, job: Job) -> impl Future<Output = Result<Done, StoreError>> + Send + use<> {
-        let answer = self.submit(job);
-        async move { answer.await.unwrap_or(Err(StoreError::Closed)) }
-    }
-
-    /// The same for a thread that may block.
-    pub(super) fn ask_blocking(&self, job: Job) -> Result<Done, StoreError> {
-        self.submit(job).blocking_recv().unwrap_or(Err(StoreError::Closed))
-    }
-
-    fn submit(&self, job: Job) -> oneshot::Receiver<Result<Done, StoreError>> {
-        let (reply, answer) = oneshot::channel();
-        let mut jobs = lock(&self.jobs);
-        // Dropping the sender says that the store is closed.
-        if !jobs.closed {
-            jobs.waiting.push((job, reply));
-        }
-        drop(jobs);
-        self.wake();
-        answer
-    }
-
-    fn wake(&self) {
-        // Whoever turns the flag back is the one who wakes; everybody else sees a writer at work, which looks again
-        // before it sleeps.
-        if self.idle.swap(false, Ordering::SeqCst)
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
-        }
-    }
-
-    fn close(&self) {
-        let mut jobs = lock(&self.jobs);
-        jobs.closed = true;
-        jobs.waiting.clear();
-    }
-}
-
 struct Work<P> {
     store: Store,
     dirty: Arc<Dirty<P>>,
     commits: mpsc::UnboundedSender<Commit<P>>,
     /// Why the last commit failed, and when to try again.
     failing: Option<(StoreError, Instant)>,
+    /// What waits for a backend that does not answer at once. Most never need it.
+    runtime: Option<Runtime>,
 }
 
 impl<P: Pending> Work<P> {
-    fn run(mut self, mut log: Box<dyn Log>) {
-        let maintenance = Maintenance::start(self.store.clone());
+    fn run(mut self) {
         let mut last = 0;
         loop {
             let items = self.gather(last);
             last = items.len();
-            let jobs = mem::take(&mut lock(&self.queue().jobs).waiting);
+            let jobs = self.store.queue().take();
             if items.is_empty() && jobs.is_empty() {
                 if self.dirty.closing.load(Ordering::SeqCst) {
                     break;
                 }
                 self.sleep();
             } else {
-                let bytes = self.write(&mut *log, items, jobs);
-                maintenance.written(&self.store, bytes);
+                self.write(items, jobs);
             }
-            self.probe(&mut *log);
+            self.probe();
         }
-        self.queue().close();
-        maintenance.stop();
-        drop(log);
-        if let Err(error) = self.store.0.index.tidy() {
-            tracing::warn!(%error, "the write-ahead log stays beside the store");
+        self.store.queue().close();
+        let store = self.store.clone();
+        if let Err(error) = self.wait(store.backend().close()) {
+            tracing::warn!(%error, "the store could not be put in order at its end");
         }
+    }
+
+    /// Waits for a backend.
+    fn wait<T>(&mut self, answer: Answer<'_, T>) -> Result<T, StoreError> {
+        let answer = match answer {
+            Either::Left(ready) => return ready.into_inner(),
+            Either::Right(answer) => answer,
+        };
+        if self.runtime.is_none() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            self.runtime = Some(runtime.map_err(|e| StoreError::Io(e.to_string().into()))?);
+        }
+        self.runtime.as_ref().map_or(Err(StoreError::Closed), |runtime| runtime.block_on(answer))
     }
 
     /// Takes what waits. Half the cost of a commit is the same for one task as for ten, and the clients that the last commit
@@ -233,28 +185,16 @@ impl<P: Pending> Work<P> {
         items
     }
 
-    fn queue(&self) -> &Queue {
-        &self.store.0.queue
-    }
-
     fn sleep(&self) {
-        let queue = self.queue();
-        queue.idle.store(true, Ordering::SeqCst);
-        // What came between the look and the flag woke nobody.
-        let came = !lock(&self.dirty.items).is_empty()
-            || !lock(&queue.jobs).waiting.is_empty()
-            || self.dirty.closing.load(Ordering::SeqCst);
-        if !came {
-            match &self.failing {
-                Some((_, at)) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
-                None => thread::park(),
-            }
-        }
-        queue.idle.store(false, Ordering::SeqCst);
+        let is_due = || !lock(&self.dirty.items).is_empty() || self.dirty.closing.load(Ordering::SeqCst);
+        self.store.queue().sleep(is_due, || match &self.failing {
+            Some((_, at)) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+            None => thread::park(),
+        });
     }
 
-    /// Writes one transaction and reports it. Returns about how many bytes went to the write-ahead log.
-    fn write(&mut self, log: &mut dyn Log, items: Vec<Arc<P>>, asked: Vec<QueuedJob>) -> u64 {
+    /// Writes one transaction and reports it.
+    fn write(&mut self, items: Vec<Arc<P>>, jobs: Vec<QueuedJob>) {
         let (mut taken, mut appends) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
         for item in items {
             if let Some(append) = item.take() {
@@ -262,39 +202,39 @@ impl<P: Pending> Work<P> {
                 appends.push(append);
             }
         }
-        let mut asked = asked;
         if let Some((why, _)) = &self.failing {
-            // Refused at once: trying each would make every caller wait for the device. Pruning is let through, as it
-            // may be what frees the space.
-            let (freeing, others) = asked.into_iter().partition(|(job, _)| job.frees_space());
-            refuse(why, &self.commits, mem::take(&mut taken), others);
-            appends.clear();
-            asked = freeing;
+            // Refused at once: trying each would make every caller wait for the device.
+            return self.refuse(&why.clone(), taken, jobs);
         }
-        if appends.is_empty() && asked.is_empty() {
-            return 0;
+        if appends.is_empty() && jobs.is_empty() {
+            return;
         }
-        let (jobs, replies): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        let mut batch = Batch { appends, jobs };
         let began = Instant::now();
-        match log.commit(&appends, &jobs) {
-            Ok(done) => {
-                self.store.0.commits.count(appends.len(), began.elapsed());
-                for (reply, done) in replies.into_iter().zip(done.jobs) {
-                    // The one who asked may have gone.
-                    let _ = reply.send(Ok(done));
-                }
-                let results = taken.into_iter().zip(done.appends).collect::<Vec<_>>();
+        let store = self.store.clone();
+        match self.wait(store.backend().commit(&mut batch)) {
+            Ok(committed) => {
+                store.commits().count(batch.appends.len(), began.elapsed());
+                batch.jobs.into_iter().for_each(|job| job.finish(Ok(())));
+                let results = taken.into_iter().zip(committed).collect::<Vec<_>>();
                 results.iter().filter(|(_, result)| result.is_err()).for_each(|(item, _)| item.refused());
                 if !results.is_empty() {
                     let _ = self.commits.send(Commit::Done(results));
                 }
-                estimate(&appends, jobs.len())
             }
             Err(why) => {
                 self.fail(&why);
-                refuse(&why, &self.commits, taken, jobs.into_iter().zip(replies).collect());
-                0
+                self.refuse(&why, taken, batch.jobs);
             }
+        }
+    }
+
+    /// Tells everybody that nothing of theirs was written.
+    fn refuse(&self, why: &StoreError, taken: Vec<Arc<P>>, jobs: Vec<QueuedJob>) {
+        taken.iter().for_each(|item| item.refused());
+        jobs.into_iter().for_each(|job| job.finish(Err(why)));
+        if !taken.is_empty() {
+            let _ = self.commits.send(Commit::Failed(taken, why.clone()));
         }
     }
 
@@ -302,66 +242,39 @@ impl<P: Pending> Work<P> {
         if self.failing.is_none() {
             tracing::error!(error = %why, "the store takes no writes");
             self.failing = Some((why.clone(), Instant::now() + PROBE_EVERY));
-            self.store.0.health.send_replace(Health::Failing { why: why.clone() });
+            self.store.set_health(Health::Failing { why: why.clone() });
         }
     }
 
-    fn probe(&mut self, log: &mut dyn Log) {
-        let Some((why, at)) = &mut self.failing else { return };
-        if Instant::now() < *at || *why == StoreError::TakenOver {
+    /// Tries a failing store again when it is time.
+    fn probe(&mut self) {
+        let Some((why, at)) = self.failing.clone() else { return };
+        if Instant::now() < at || why == StoreError::TakenOver {
             return;
         }
-        match log.probe() {
+        let store = self.store.clone();
+        self.failing = match self.wait(store.backend().probe()) {
             Ok(()) => {
                 tracing::info!("the store takes writes again");
-                self.failing = None;
-                self.store.0.health.send_replace(Health::Ok);
+                store.set_health(Health::Ok);
+                None
             }
             Err(still) => {
-                *at = Instant::now() + PROBE_EVERY;
-                if still != *why {
-                    *why = still.clone();
-                    self.store.0.health.send_replace(Health::Failing { why: still });
+                if still != why {
+                    store.set_health(Health::Failing { why: still.clone() });
                 }
+                Some((still, Instant::now() + PROBE_EVERY))
             }
-        }
+        };
     }
 }
 
 impl<P> Drop for Work<P> {
     /// If the thread dies of a panic nobody may wait for it for ever.
     fn drop(&mut self) {
-        self.store.0.queue.close();
+        self.store.queue().close();
         if thread::panicking() {
-            self.store.0.health.send_replace(Health::Failing { why: StoreError::Closed });
+            self.store.set_health(Health::Failing { why: StoreError::Closed });
         }
     }
-}
-
-/// Tells everybody that nothing of theirs was written.
-fn refuse<P: Pending>(
-    why: &StoreError,
-    commits: &mpsc::UnboundedSender<Commit<P>>,
-    taken: Vec<Arc<P>>,
-    asked: Vec<QueuedJob>,
-) {
-    taken.iter().for_each(|item| item.refused());
-    for (_, reply) in asked {
-        let _ = reply.send(Err(why.clone()));
-    }
-    if !taken.is_empty() {
-        let _ = commits.send(Commit::Failed(taken, why.clone()));
-    }
-}
-
-/// What a transaction adds to the write-ahead log: bodies, and the pages that rows and indexes touch.
-fn estimate(appends: &[Append], jobs: usize) -> u64 {
-    const PAGE: u64 = 4096;
-    let bodies: usize = appends.iter().map(|a| a.body.len() + a.checkpoint.as_ref().map_or(0, |c| c.1.len())).sum();
-    bodies as u64 + PAGE * (8 + appends.len() as u64 / 4 + 2 * jobs as u64)
-}
-
-/// Every lock here guards plain data that no panic can leave half changed.
-pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

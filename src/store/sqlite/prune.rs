@@ -1,14 +1,14 @@
-//! Deleting what is too old: finished tasks, logs that a checkpoint covers, and claims, a few at a time.
+//! Deleting what is too old: ended tasks, logs that a checkpoint covers, and claims, a few at a time.
 
+use super::super::MAX_SEQ;
 use super::super::claim::KEEP_CLAIM;
-use super::super::{MAX_SEQ, PRUNE_STEP, TaskPk};
-use super::log_key;
-use super::write::{Deltas, Move};
+use super::append::{Deltas, Move};
+use super::{PRUNE_STEP, TaskPk, log_key};
 use crate::schema::TaskState;
 use crate::task::lifecycle::is_terminal;
 use rusqlite::{Connection, OptionalExtension};
 
-/// Claims that nobody may repeat any more.
+/// Deletes claims whose time is over.
 pub(super) fn claims(conn: &Connection, now_us: i64) -> rusqlite::Result<usize> {
     conn.prepare_cached(
         "DELETE FROM claim WHERE (scope, key) IN
@@ -17,7 +17,7 @@ pub(super) fn claims(conn: &Connection, now_us: i64) -> rusqlite::Result<usize> 
     .execute((now_us - KEEP_CLAIM.as_micros() as i64, PRUNE_STEP))
 }
 
-/// Logs whose task is finished, folded to the end, and old enough that no stream comes back for them.
+/// Deletes the logs of tasks that have ended, are folded to their end, and are so old that no stream resumes in them.
 pub(super) fn covered_logs(conn: &Connection, now_us: i64) -> rusqlite::Result<usize> {
     let due: Vec<(i64, TaskPk)> = conn
         .prepare_cached("SELECT due_us, pk FROM tail WHERE due_us <= ?1 ORDER BY due_us, pk LIMIT ?2")?
@@ -32,7 +32,7 @@ pub(super) fn covered_logs(conn: &Connection, now_us: i64) -> rusqlite::Result<u
     Ok(due.len())
 }
 
-/// A task with everything that belongs to it, if it ended before a time.
+/// Deletes a task with everything that belongs to it, if it ended before a time.
 pub(super) fn task(conn: &Connection, pk: TaskPk, before_us: i64, deltas: &mut Deltas) -> rusqlite::Result<()> {
     // Looked at again, as it was chosen before this transaction.
     let found = conn

@@ -29,9 +29,8 @@ fn in_order(rows: &[TaskRow]) -> bool {
     rows.is_sorted_by(|a, b| (a.status_us, a.id) > (b.status_us, b.id))
 }
 
-#[test]
-fn pages_of_seven_over_equal_times_miss_and_repeat_nothing() {
-    let mut open = Open::at(StoreUrl::Memory);
+pub(super) fn pages_of_seven_over_equal_times_miss_and_repeat_nothing(kind: Kind) {
+    let mut open = kind.at(StoreUrl::Memory);
     let made: Vec<_> =
         (0..120).map(|n| new_task(&open.store, "ann", "c", TaskState::Completed, 100 + n / 30)).collect();
     open.write(made.clone());
@@ -41,9 +40,8 @@ fn pages_of_seven_over_equal_times_miss_and_repeat_nothing() {
     assert_eq!((rows.len(), ids), (120, made.iter().map(id).collect()));
 }
 
-#[test]
-fn tasks_that_change_between_pages_disturb_no_other() {
-    let mut open = Open::at(StoreUrl::Memory);
+pub(super) fn tasks_that_change_between_pages_disturb_no_other(kind: Kind) {
+    let mut open = kind.at(StoreUrl::Memory);
     let made: Vec<_> = (0..120).map(|n| new_task(&open.store, "ann", "c", TaskState::Working, 100 + n % 4)).collect();
     open.write(made.clone());
     let store = open.store.clone();
@@ -68,31 +66,6 @@ fn tasks_that_change_between_pages_disturb_no_other() {
     assert!(rows.iter().all(|row| row.status_us < 500), "what came after the first page is not on a later one");
 }
 
-#[test]
-fn lists_are_read_from_their_index() {
-    let (_dir, url) = place();
-    let mut open = Open::at(url);
-    let append = new_task(&open.store, "ann", "c", TaskState::Working, 1);
-    open.write([append]);
-    let context = Some("c".into());
-    let state = Some(TaskState::Working);
-    for (query, index) in [
-        (everything("ann"), "task_by_time"),
-        (ListQuery { state, ..everything("ann") }, "task_by_state"),
-        (ListQuery { context: context.clone(), ..everything("ann") }, "task_by_context"),
-        (ListQuery { context, state, ..everything("ann") }, "task_by_context"),
-        (ListQuery { after_us: Some(0), ..everything("ann") }, "task_by_time"),
-        (ListQuery { after_us: Some(0), state, ..everything("ann") }, "task_by_state"),
-    ] {
-        for cursor in [None, Some((5, Uuid::now_v7()))] {
-            let query = ListQuery { cursor, ..query.clone() };
-            let plan = open.store.0.index.list_plan(&query).unwrap();
-            assert!(plan.contains(index), "{query:?}: {plan}");
-            assert!(!plan.contains("TEMP B-TREE"), "{query:?} sorts: {plan}");
-        }
-    }
-}
-
 #[derive(Debug, Clone)]
 struct Made {
     owner: usize,
@@ -110,18 +83,15 @@ fn made() -> impl Strategy<Value = Made> {
     })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
-    fn every_query_lists_what_a_simple_model_does(
+pub(super) fn every_query_lists_what_a_simple_model_does(kind: Kind) {
+    proptest!(ProptestConfig::with_cases(24), |(
         tasks in prop::collection::vec(made(), 0..60),
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0..4usize, 0..4i64), 0..30),
         limit in 1u32..20,
-    ) {
+    )| {
         const OWNERS: [&str; 2] = ["ann", "bob"];
         const CONTEXTS: [&str; 3] = ["c", "0197f2a4-0000-7000-8000-0123456789ab", "other"];
-        let mut open = Open::at(StoreUrl::Memory);
+        let mut open = kind.at(StoreUrl::Memory);
         let mut model = BTreeMap::new();
         let appends: Vec<_> = tasks
             .iter()
@@ -169,5 +139,5 @@ proptest! {
                 }
             }
         }
-    }
+    });
 }

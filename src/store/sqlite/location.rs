@@ -1,66 +1,13 @@
-//! Where a store is and how it is opened: its address, its lock, the private directory of `memory:`.
+//! The file of a store: its path, its lock, and the private directory of `memory:`.
 
-use super::OpenError;
-use std::fmt;
+use super::super::{OpenError, StoreUrl};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
-/// A store's address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// `sqlite:PATH`: one SQLite file, and its `-wal`, `-shm` and `.lock` beside it.
-    Sqlite(PathBuf),
-    /// `memory:`: the same in a private temporary directory, without waiting for the disk, gone at the end.
-    Memory,
-}
-
-impl FromStr for StoreUrl {
-    type Err = OpenError;
-
-    fn from_str(text: &str) -> Result<Self, OpenError> {
-        if matches!(text, "memory:" | "memory://") {
-            return Ok(StoreUrl::Memory);
-        }
-        let path = text.strip_prefix("sqlite:").ok_or_else(|| OpenError::Address(text.into()))?;
-        // `sqlite:///var/x` is how an absolute path is often written.
-        let path = path.strip_prefix("//").unwrap_or(path);
-        if path.is_empty() || path.ends_with('/') {
-            return Err(OpenError::Address(text.into()));
-        }
-        Ok(StoreUrl::Sqlite(path.into()))
-    }
-}
-
-impl fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            StoreUrl::Memory => f.write_str("memory:"),
-        }
-    }
-}
-
-/// How a store is opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Where it is.
-    pub url: StoreUrl,
-    /// Finished tasks are deleted this long after their last state. `None` keeps them for ever.
-    pub keep_finished: Option<Duration>,
-}
-
-impl Options {
-    /// The store at `url`, with finished tasks kept for 30 days.
-    pub fn new(url: StoreUrl) -> Self {
-        Options { url, keep_finished: Some(Duration::from_secs(30 * 24 * 3600)) }
-    }
-}
-
-/// The file of a store, held for this process.
+/// The file of a store, locked for this process. The lock is the lease: while it is held nobody else opens the store.
 #[derive(Debug)]
 pub(crate) struct StoreLocation {
     /// The database file, symbolic links resolved, so that two names of one file are one lock.
@@ -73,7 +20,7 @@ pub(crate) struct StoreLocation {
 }
 
 impl StoreLocation {
-    /// Finds and locks the file, making it (readable by its owner only) if it is not there.
+    /// Finds and locks the file. Creates it, readable by its owner only, if it is not there.
     pub(crate) fn take(url: &StoreUrl) -> Result<StoreLocation, OpenError> {
         let (path, private) = match url {
             StoreUrl::Sqlite(path) => (path.clone(), None),
@@ -146,7 +93,7 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
     Ok(real.join(name))
 }
 
-/// An operating system's refusal in the words of this module.
+/// Converts an error of the operating system.
 pub(crate) fn io(path: &Path, error: std::io::Error) -> OpenError {
     match error.kind() {
         ErrorKind::PermissionDenied => OpenError::Permission(path.into()),
@@ -168,8 +115,8 @@ fn private_directory() -> Result<PathBuf, OpenError> {
     Ok(dir)
 }
 
-/// Takes away what processes left behind that were killed: directories of ours whose lock nobody holds, if they are not
-/// being made just now.
+/// Removes what killed processes left behind: directories of ours whose lock nobody holds, unless they are so young that
+/// they may be about to be locked.
 fn sweep(temporary: &Path, age: Duration) {
     for entry in std::fs::read_dir(temporary).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -183,7 +130,7 @@ fn sweep(temporary: &Path, age: Duration) {
         }
         let lock = OpenOptions::new().write(true).open(entry.path().join(format!("{FILE}.lock")));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            // Whoever else does so at the same time does the same.
+            // Another process may do the same at the same time, which is no harm.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -192,22 +139,6 @@ fn sweep(temporary: &Path, age: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_read_and_written() {
-        for (text, url) in [
-            ("memory:", StoreUrl::Memory),
-            ("sqlite:a.db", StoreUrl::Sqlite("a.db".into())),
-            ("sqlite:/a/b.db", StoreUrl::Sqlite("/a/b.db".into())),
-        ] {
-            assert_eq!(text.parse::<StoreUrl>().unwrap(), url);
-            assert_eq!(url.to_string(), text);
-        }
-        assert_eq!("sqlite:///a/b.db".parse::<StoreUrl>().unwrap(), StoreUrl::Sqlite("/a/b.db".into()));
-        for text in ["", "sqlite:", "sqlite:a/", "mysql://x", "/a/b.db"] {
-            assert!(matches!(text.parse::<StoreUrl>(), Err(OpenError::Address(_))), "{text}");
-        }
-    }
 
     #[test]
     fn two_names_of_one_file_are_one_lock() {

@@ -1,4 +1,4 @@
-//! Old things go, and what an operator does with the file.
+//! Old tasks are deleted, and what an operator does with the file.
 
 use super::*;
 use crate::clock::now_us;
@@ -6,13 +6,9 @@ use crate::clock::now_us;
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;
 
-fn prune(store: &Store, now_us: i64) {
-    while matches!(store.0.queue.ask_blocking(Job::Prune { now_us }).unwrap(), Done::Pruned { more: true }) {}
-}
-
 #[test]
 fn a_covered_log_goes_an_hour_after_the_end() {
-    let mut open = Open::at(StoreUrl::Memory);
+    let (mut open, sqlite) = open(StoreUrl::Memory);
     let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
     let pk = made.task;
     let uncovered = new_task(&open.store, "ann", "c", TaskState::Completed, 1);
@@ -24,9 +20,9 @@ fn a_covered_log_goes_an_hour_after_the_end() {
         last: 4,
         ..enter(pk, 3, TaskState::Completed, 100)
     }]);
-    prune(&open.store, 99 + HOUR_US);
+    prune(&sqlite, 99 + HOUR_US);
     assert!(matches!(wait(open.store.log_since(pk, 2)).unwrap(), Tail::Records(b) if seqs(&b) == [3, 4]));
-    prune(&open.store, 100 + HOUR_US);
+    prune(&sqlite, 100 + HOUR_US);
     assert_eq!(wait(open.store.log_since(pk, 2)).unwrap(), Tail::Gone);
     assert_eq!(wait(open.store.log_since(pk, 0)).unwrap(), Tail::Gone);
     assert_eq!(wait(open.store.log_since(pk, 4)).unwrap(), Tail::Records(vec![]));
@@ -39,7 +35,7 @@ fn a_covered_log_goes_an_hour_after_the_end() {
 fn finished_tasks_go_with_all_that_is_theirs() {
     let (_dir, url) = place();
     let keep_finished = Some(Duration::from_secs(30 * 24 * 3600));
-    let mut open = Open::with(&Options { url: url.clone(), keep_finished });
+    let (mut open, sqlite) = open_with(&Options { url: url.clone(), keep_finished });
     let now = now_us();
     let task = |state, created_us, status_us| {
         let mut append = new_task(&open.store, "ann", "c", state, status_us);
@@ -59,7 +55,7 @@ fn finished_tasks_go_with_all_that_is_theirs() {
     kept.push(task(TaskState::Completed, now, now));
     open.write(kept.iter().chain(&gone).cloned());
 
-    maintenance::prune(&open.store, &maintenance::Shared::default());
+    prune(&sqlite, now_us());
     for append in &gone {
         assert_eq!(wait(open.store.find_any(id(append))).unwrap(), None);
         assert_eq!(wait(open.store.log(append.task)).unwrap(), LogRead { checkpoint: None, batches: vec![] });
@@ -69,19 +65,20 @@ fn finished_tasks_go_with_all_that_is_theirs() {
     }
     assert_eq!(wait(open.store.total(&everything("ann"))).unwrap(), 4);
     // One that came to life since it was chosen stays.
-    open.store.0.queue.ask_blocking(Job::Delete { tasks: vec![kept[1].task.0], before_us: now }).unwrap();
+    sqlite.file.write(|writes| writes.delete(&[kept[1].task.0], now)).unwrap();
     assert!(wait(open.store.find_any(id(&kept[1]))).unwrap().is_some());
     open.close();
+    drop(sqlite);
     assert_eq!(check(&url).unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
 fn a_task_that_just_ended_is_kept_for_its_streams_however_little_is_kept() {
-    let mut open = Open::with(&Options { url: StoreUrl::Memory, keep_finished: Some(Duration::ZERO) });
+    let (mut open, sqlite) = open_with(&Options { url: StoreUrl::Memory, keep_finished: Some(Duration::ZERO) });
     let now = now_us();
     let made = [new_task(&open.store, "ann", "c", TaskState::Completed, now - HOUR_US / 2)];
     open.write(made);
-    maintenance::prune(&open.store, &maintenance::Shared::default());
+    prune(&sqlite, now_us());
     assert_eq!(wait(open.store.total(&everything("ann"))).unwrap(), 1);
 }
 
@@ -89,7 +86,7 @@ fn a_task_that_just_ended_is_kept_for_its_streams_however_little_is_kept() {
 fn a_check_names_what_is_wrong() {
     let break_it = |sql: &str, says: &str| {
         let (dir, url) = place();
-        let mut open = Open::at(url.clone());
+        let (mut open, sqlite) = open(url.clone());
         let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
         let pk = made.task;
         open.write([made]);
@@ -99,6 +96,7 @@ fn a_check_names_what_is_wrong() {
             ..enter(pk, 4, TaskState::Completed, 9)
         }]);
         open.close();
+        drop(sqlite);
         let report = check(&url).unwrap();
         assert_eq!((report.tasks, report.records, report.is_sound()), (1, 4, true), "{report:?}");
         rusqlite::Connection::open(dir.path().join("tricord.db")).unwrap().execute_batch(sql).unwrap();
@@ -124,7 +122,7 @@ fn a_check_names_what_is_wrong() {
 #[test]
 fn a_copy_is_made_while_the_store_is_written() {
     let (dir, url) = place();
-    let mut open = Open::at(url.clone());
+    let (mut open, _sqlite) = open(url.clone());
     let to = dir.path().join("copy.db");
     let copied = std::thread::scope(|scope| {
         let mut write = || {
@@ -156,7 +154,7 @@ fn a_copy_is_made_while_the_store_is_written() {
 #[test]
 fn the_numbers_of_a_store_can_be_read_while_it_runs() {
     let (_dir, url) = place();
-    let mut open = Open::at(url.clone());
+    let (mut open, _sqlite) = open(url.clone());
     let made = [TaskState::Working, TaskState::Completed, TaskState::Completed]
         .map(|state| new_task(&open.store, "ann", "c", state, 1));
     open.write(made);

@@ -1,0 +1,192 @@
+//! The handle on an open store: what the engine and the service call.
+
+use super::backend::{Backend, Identity};
+use super::commits::{CommitCounts, Counters};
+use super::job::EndClaim;
+use super::queue::Queue;
+use super::{
+    Claim, ClaimEnd, ClaimKey, Claimed, Lease, ListQuery, LogRead, OpenError, Options, PageKey, PageToken, StoreError,
+    Tail, TaskHandle, TaskRow, TokenError,
+};
+use std::sync::Arc;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// Whether the store takes writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Ok,
+    /// The last commit failed. The writer tries once a second whether it works again.
+    Failing {
+        /// What it said.
+        why: StoreError,
+    },
+}
+
+/// An open store. Clones are handles on the same one; it closes with the last of them.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    backend: Arc<dyn Backend>,
+    queue: Queue,
+    page_key: PageKey,
+    health: watch::Sender<Health>,
+    commits: Counters,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("lease", &self.lease()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens a store and takes a new lease in it. Creates it or brings it up to date as needed.
+    ///
+    /// It blocks: call it where that is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] says in one line what is in the way.
+    pub fn open(options: &Options) -> Result<Store, OpenError> {
+        super::open::open(options).map(Store::on)
+    }
+
+    /// Returns a handle on a backend.
+    pub(crate) fn on(backend: Arc<dyn Backend>) -> Store {
+        let page_key = PageKey::new(&backend.identity().token_key);
+        Store(Arc::new(Inner {
+            backend,
+            queue: Queue::default(),
+            page_key,
+            health: watch::Sender::new(Health::Ok),
+            commits: Counters::default(),
+        }))
+    }
+
+    pub(super) fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    pub(super) fn queue(&self) -> &Queue {
+        &self.0.queue
+    }
+
+    pub(super) fn commits(&self) -> &Counters {
+        &self.0.commits
+    }
+
+    pub(super) fn set_health(&self, health: Health) {
+        self.0.health.send_replace(health);
+    }
+
+    fn identity(&self) -> &Identity {
+        self.0.backend.identity()
+    }
+
+    /// Returns the generation of the store. It changes only when a backup was restored: an event's id of another
+    /// generation means nothing here.
+    pub fn generation(&self) -> u32 {
+        self.identity().generation
+    }
+
+    /// Returns the lease that this process writes under.
+    pub fn lease(&self) -> Lease {
+        self.identity().lease
+    }
+
+    /// Returns how many commits there were since the start, of how many tasks, in how much time.
+    pub fn commit_counts(&self) -> CommitCounts {
+        self.0.commits.read()
+    }
+
+    /// Returns a handle for a task that is about to be created. It need not be used.
+    pub fn new_task(&self, id: Uuid) -> TaskHandle {
+        self.0.backend.new_task(id)
+    }
+
+    /// Returns whether writes succeed, and every change of that.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.0.health.subscribe()
+    }
+
+    /// Finds a task by its public id, if it is this agent's and this owner's.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the store cannot be read. This holds for every read below.
+    pub async fn find(&self, agent: &str, owner: &str, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
+        self.0.backend.find(agent, owner, id).await
+    }
+
+    /// Finds a task by its public id, whoever owns it. For operators and hooks, never for a caller.
+    pub async fn find_any(&self, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
+        self.0.backend.find_any(id).await
+    }
+
+    /// Reads what is needed to fold a task.
+    pub async fn log(&self, task: TaskHandle) -> Result<LogRead, StoreError> {
+        self.0.backend.log(task).await
+    }
+
+    /// Reads what is needed to fold the first of some tasks, in order: at least one, and no more once they have about
+    /// 1 MiB.
+    pub async fn logs(&self, tasks: Vec<TaskHandle>) -> Result<Vec<LogRead>, StoreError> {
+        self.0.backend.logs(tasks).await
+    }
+
+    /// Reads the next records after a seq, about 256 KiB of them, for a stream that resumes.
+    pub async fn log_since(&self, task: TaskHandle, after: u64) -> Result<Tail, StoreError> {
+        self.0.backend.tail(task, after).await
+    }
+
+    /// Reads one page of tasks, newest status first, then highest id.
+    pub async fn list(&self, query: &ListQuery) -> Result<Vec<TaskRow>, StoreError> {
+        self.0.backend.list(query).await
+    }
+
+    /// Counts the tasks that match, whatever the cursor.
+    pub async fn total(&self, query: &ListQuery) -> Result<u64, StoreError> {
+        self.0.backend.total(query).await
+    }
+
+    /// Returns the token for the page after `page`, good for this filter, agent and owner alone.
+    pub fn page_token(&self, query: &ListQuery, page: &PageToken) -> String {
+        self.0.page_key.encode(query, page)
+    }
+
+    /// Reads a page token.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError`] for one that this store did not make, or made for another query.
+    pub fn read_page_token(&self, query: &ListQuery, token: &str) -> Result<PageToken, TokenError> {
+        self.0.page_key.decode(query, token)
+    }
+
+    /// Finds tasks that were under way in a process whose lease has ended: at most `limit`, in the order of their handles
+    /// after the one given.
+    pub async fn orphans(&self, after: Option<TaskHandle>, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
+        self.0.backend.orphans(after, limit).await
+    }
+
+    /// Claims an idempotency key, or finds who has it. The claim is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when it could not be written; nothing is claimed then.
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        self.0.queue.run(claim).await
+    }
+
+    /// Ends a claim: with the message that was the answer, or by giving it back.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when it could not be written.
+    pub async fn end_claim(&self, key: ClaimKey, end: ClaimEnd) -> Result<(), StoreError> {
+        self.0.queue.run(EndClaim { key, end }).await
+    }
+}
