@@ -1,5 +1,7 @@
 //! The three wires and their port, over real sockets, with a service behind them that only says what it was asked.
 
+mod authenticate;
+mod codec;
 mod grpc;
 mod http_json;
 mod jsonrpc;

@@ -18,7 +18,7 @@ use tricord::protocol::TASK_NOT_FOUND;
 use tricord::schema::*;
 use tricord::server::{Anonymous, Builder, Server};
 use tricord_bindings::wkt::Empty;
-use tricord_bindings::{Binding, Encoded, Error, EventId, Events, Reply};
+use tricord_bindings::{Authenticator, Binding, Encoded, Error, EventId, Events, Reply};
 
 /// A call whose agent, a name, is known.
 pub(crate) type Call = tricord_bindings::Call<Arc<String>>;
@@ -29,6 +29,7 @@ pub(crate) struct Seen {
     pub(crate) wire: Binding,
     pub(crate) rpc: &'static str,
     pub(crate) agent: String,
+    pub(crate) owner: String,
     /// The task's id, or the message's text.
     pub(crate) about: String,
     pub(crate) last_event_id: Option<String>,
@@ -48,7 +49,8 @@ impl Dummy {
     fn note(&self, call: &Call, about: &str) {
         let (wire, rpc, agent) = (call.binding, call.rpc.name, call.agent.to_string());
         let last_event_id = call.last_event_id.clone();
-        self.seen.lock().unwrap().push(Seen { wire, rpc, agent, about: about.to_owned(), last_event_id });
+        let owner = call.principal.owner().to_string();
+        self.seen.lock().unwrap().push(Seen { wire, rpc, agent, owner, about: about.to_owned(), last_event_id });
     }
 
     async fn task(&self, call: Call, about: &str) -> Result<Reply<Task>, Error> {
@@ -196,8 +198,17 @@ pub(crate) async fn start() -> Running {
 }
 
 pub(crate) async fn start_with(change: impl FnOnce(Builder<Dummy>) -> Builder<Dummy>) -> Running {
+    serve(change, Anonymous).await
+}
+
+/// Serves callers that this authenticator accepts.
+pub(crate) async fn start_as(authenticator: impl Authenticator) -> Running {
+    serve(|builder| builder, authenticator).await
+}
+
+async fn serve(change: impl FnOnce(Builder<Dummy>) -> Builder<Dummy>, authenticator: impl Authenticator) -> Running {
     let dummy = Arc::new(Dummy::default());
-    let server = change(Server::builder(dummy.clone())).build(Anonymous).unwrap();
+    let server = change(Server::builder(dummy.clone())).build(authenticator).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let serving = server.clone();
