@@ -33,20 +33,8 @@ impl Codec for NoMethods {
     }
 }
 
-static VERSION: Kind = Kind {
-    reason: "VERSION_NOT_SUPPORTED",
-    jsonrpc: -32009,
-    grpc: tonic::Code::FailedPrecondition,
-    http: 400,
-    jsonrpc_keeps_http_status: false,
-};
-static CONTENT_TYPE: Kind = Kind {
-    reason: "CONTENT_TYPE_NOT_SUPPORTED",
-    jsonrpc: -32005,
-    grpc: tonic::Code::InvalidArgument,
-    http: 400,
-    jsonrpc_keeps_http_status: false,
-};
+static VERSION: Kind = Kind::new("VERSION_NOT_SUPPORTED", -32009, tonic::Code::FailedPrecondition, 400);
+static CONTENT_TYPE: Kind = Kind::new("CONTENT_TYPE_NOT_SUPPORTED", -32005, tonic::Code::InvalidArgument, 400);
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     error_domain: "test.example",

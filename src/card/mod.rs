@@ -14,8 +14,10 @@ pub use lint::{Finding, Level, lint};
 pub use sign::{Signer, SigningError, SigningKey};
 pub use verify::{Coverage, Header, SignedCard, VerifyError};
 
+use tricord_bindings::Binding;
+
 use crate::config::{self, Config};
-use crate::protocol::VERSION;
+use crate::protocol::{VERSION, binding_name};
 use crate::schema::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentProvider, AgentSkill};
 
 /// Builds the card of one agent. `public_url` is what [`Config::public_url`] returns for the bound address.
@@ -51,13 +53,17 @@ pub fn card(config: &Config, agent: &config::AgentConfig, public_url: &str) -> A
 fn interfaces(config: &Config, agent: &config::AgentConfig, public_url: &str) -> Vec<AgentInterface> {
     let tenant = if agent.name == config.default_agent { "" } else { &agent.name };
     let web = format!("{public_url}{}", config.server.base_path);
-    let interface = |url: String, binding: &str| AgentInterface {
+    let interface = |url: String, binding: Binding| AgentInterface {
         url,
-        protocol_binding: binding.to_owned(),
+        protocol_binding: binding_name(binding).to_owned(),
         tenant: tenant.to_owned(),
         protocol_version: VERSION.to_owned(),
     };
-    vec![interface(web.clone(), "JSONRPC"), interface(grpc_target(public_url), "GRPC"), interface(web, "HTTP+JSON")]
+    vec![
+        interface(web.clone(), Binding::JsonRpc),
+        interface(grpc_target(public_url), Binding::Grpc),
+        interface(web, Binding::HttpJson),
+    ]
 }
 
 /// Returns the `host:port` of a URL.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tricord_bindings::client::CallOptions;
 
@@ -24,8 +24,13 @@ pub(super) struct Connect {
     pub(super) url: String,
 
     /// The protocol binding to use [default: the card's first]
-    #[arg(short, long, value_name = "BINDING")]
-    binding: Option<Wire>,
+    #[arg(
+        short,
+        long,
+        value_name = "BINDING",
+        value_parser = PossibleValuesParser::new(Binding::ALL.map(Binding::name)).try_map(|name| name.parse::<Binding>())
+    )]
+    binding: Option<Binding>,
 
     /// The tenant to call, which selects one of the server's agents [default: the card's]
     #[arg(long, value_name = "NAME")]
@@ -56,14 +61,6 @@ pub(super) struct Connect {
     pub(super) json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Wire {
-    Grpc,
-    #[value(name = "jsonrpc")]
-    JsonRpc,
-    Http,
-}
-
 impl Connect {
     /// Returns how long the command may take.
     pub(super) fn limit(&self) -> Option<Duration> {
@@ -80,11 +77,7 @@ impl Connect {
             options = options.extension(uri);
         }
         let settings = ClientSettings {
-            binding: self.binding.map(|wire| match wire {
-                Wire::Grpc => Binding::Grpc,
-                Wire::JsonRpc => Binding::JsonRpc,
-                Wire::Http => Binding::HttpJson,
-            }),
+            binding: self.binding,
             trusted_hosts: self.trusted_hosts.clone(),
             tenant: self.tenant.clone(),
             options,

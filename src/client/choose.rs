@@ -1,49 +1,16 @@
 //! Chooses the interface of a card to call.
 
-use std::fmt;
-
+use tricord_bindings::Binding;
 use tricord_bindings::client::{AnyTransport, ClientError, Grpc, HttpClient, HttpJson, JsonRpc};
 
 use super::ConnectError;
-use crate::protocol::PROTOCOL;
+use crate::protocol::{PROTOCOL, binding_name, binding_of};
 use crate::schema::{AgentCard, AgentInterface};
-
-/// A wire that this client speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Binding {
-    /// `GRPC`.
-    Grpc,
-    /// `JSONRPC`.
-    JsonRpc,
-    /// `HTTP+JSON`.
-    HttpJson,
-}
-
-impl Binding {
-    /// The name in cards.
-    pub fn name(self) -> &'static str {
-        match self {
-            Binding::Grpc => "GRPC",
-            Binding::JsonRpc => "JSONRPC",
-            Binding::HttpJson => "HTTP+JSON",
-        }
-    }
-
-    fn of(interface: &AgentInterface) -> Option<Self> {
-        [Self::Grpc, Self::JsonRpc, Self::HttpJson].into_iter().find(|b| b.name() == interface.protocol_binding)
-    }
-}
-
-impl fmt::Display for Binding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// The chosen interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Its wire.
+    /// Its binding.
     pub binding: Binding,
     /// The URL, with a scheme for every binding.
     pub url: String,
@@ -54,7 +21,7 @@ pub struct Choice {
 /// Chooses the first interface of the card that has version 1 and a binding of this client, and the wanted one if any.
 pub(super) fn choose(card: &AgentCard, address: &str, wanted: Option<Binding>) -> Result<Choice, ConnectError> {
     for interface in &card.supported_interfaces {
-        let Some(binding) = Binding::of(interface) else { continue };
+        let Some(binding) = binding_of(&interface.protocol_binding) else { continue };
         let version_1 = interface.protocol_version.split('.').next() == Some("1");
         if !version_1 || wanted.is_some_and(|wanted| wanted != binding) {
             continue;
@@ -72,7 +39,7 @@ pub(super) fn choose(card: &AgentCard, address: &str, wanted: Option<Binding>) -
     let line = |i: &AgentInterface| format!("{} (version {})", i.protocol_binding, i.protocol_version);
     let offered: Vec<_> = card.supported_interfaces.iter().map(line).collect();
     Err(ConnectError::NoInterface {
-        wanted: wanted.map_or("GRPC, JSONRPC or HTTP+JSON", Binding::name).to_owned(),
+        wanted: wanted.map_or("GRPC, JSONRPC or HTTP+JSON", binding_name).to_owned(),
         offered: if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") },
     })
 }

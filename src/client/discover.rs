@@ -8,7 +8,8 @@ use std::time::Duration;
 use tricord_bindings::client::{CallOptions, ClientError, HttpClient};
 use tricord_bindings::proto_json;
 
-use super::choose::{Binding, Choice};
+use super::Binding;
+use super::choose::Choice;
 use crate::protocol::CARD_PATH;
 use crate::schema::AgentCard;
 

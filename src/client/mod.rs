@@ -22,9 +22,10 @@ use crate::schema::{
     SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
 };
 
-pub use choose::{Binding, Choice};
+pub use choose::Choice;
 pub use discover::{ClientSettings, ConnectError, fetch_card, read_card};
 pub use follow::Follow;
+pub use tricord_bindings::Binding;
 
 /// A client of one agent.
 #[derive(Debug, Clone)]

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Response, StatusCode};
-use tricord_bindings::Body;
 use tricord_bindings::query::Path;
+use tricord_bindings::{Binding, Body};
 
 use crate::card::Document;
-use crate::protocol::{CARD_PATH, KEYS_PATH, LIVE_PATH, OLD_CARD_PATH, OPENAPI_PATH, OPENRPC_PATH, READY_PATH};
+use crate::protocol::{
+    CARD_PATH, KEYS_PATH, LIVE_PATH, OLD_CARD_PATH, OPENAPI_PATH, OPENRPC_PATH, READY_PATH, binding_of,
+};
 use crate::schema::AgentInterface;
 use crate::schema::http_json::{ACTIONS, WORDS};
 
@@ -77,11 +79,11 @@ pub(super) fn below<'a>(path: &'a str, base_path: &str) -> Option<&'a str> {
 pub(crate) fn is_served(interface: &AgentInterface, public_url: &str, base_path: &str) -> bool {
     let is = |path: &str, place: Route<'_>| Route::of(path, below(path, base_path)) == place;
     let path = interface.url.strip_prefix(public_url);
-    match interface.protocol_binding.as_str() {
+    match binding_of(&interface.protocol_binding) {
         // gRPC has its own paths, whatever the base path is.
-        "GRPC" => true,
-        "JSONRPC" => path.is_some_and(|path| is(path, Route::JsonRpc(None))),
-        _ => {
+        Some(Binding::Grpc) => true,
+        Some(Binding::JsonRpc) => path.is_some_and(|path| is(path, Route::JsonRpc(None))),
+        Some(Binding::HttpJson) | None => {
             let tenant = if interface.tenant.is_empty() { String::new() } else { format!("/{}", interface.tenant) };
             path.is_some_and(|path| is(&format!("{path}{tenant}/message:send"), Route::Schema))
         }

@@ -3,6 +3,10 @@
 //! The input is descriptors, the output is files. This crate knows nothing about a particular service: a build script names
 //! the schema files, the service and the field that selects a scope, and includes the generated files.
 
+#[macro_use]
+#[path = "../../src/error/table.rs"]
+mod error_table;
+
 pub mod client;
 pub mod codec;
 pub mod grpc;

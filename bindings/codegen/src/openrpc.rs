@@ -21,9 +21,7 @@ pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Re
         "{}\n\nRequests are POSTs with the header `{}: {}`.",
         service.comment, config.document.version_header, config.document.version
     );
-    let errors: Map<_, _> = config
-        .document
-        .errors
+    let errors: Map<_, _> = errors(config)
         .iter()
         .map(|(code, reason, message)| (reason.clone(), json!({"code": code, "message": message})))
         .collect();
@@ -34,6 +32,23 @@ pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Re
         "components": {"schemas": Schemas { pool, config }.of(service)?, "errors": errors},
     });
     Ok(format!("{json:#}\n"))
+}
+
+/// The errors of JSON-RPC itself, then the protocol's own.
+fn errors(config: &Config) -> Vec<(i32, String, String)> {
+    macro_rules! rows {
+        ($(#[doc = $about:literal] $name:ident $reason:literal $jsonrpc:literal $grpc:ident $http:literal)*) => {
+            [$(($jsonrpc, $reason, $about)),*]
+        };
+    }
+    let mut errors: Vec<(i32, String, String)> = Vec::new();
+    for (code, reason, about) in standard_errors!(rows) {
+        if code <= -32600 && errors.iter().all(|(known, ..)| *known != code) {
+            errors.push((code, reason.to_owned(), about.trim().to_owned()));
+        }
+    }
+    errors.extend(config.document.errors.iter().cloned());
+    errors
 }
 
 fn method(pool: &DescriptorPool, rpc: &Rpc, config: &Config) -> Result<Value, Error> {
@@ -50,8 +65,8 @@ fn method(pool: &DescriptorPool, rpc: &Rpc, config: &Config) -> Result<Value, Er
     } else if about.is_empty() {
         about = "Done.".to_owned();
     }
-    let errors =
-        config.document.errors.iter().map(|(_, reason, _)| json!({"$ref": format!("#/components/errors/{reason}")}));
+    let errors = errors(config);
+    let errors = errors.iter().map(|(_, reason, _)| json!({"$ref": format!("#/components/errors/{reason}")}));
     let mut method = json!({
         "name": rpc.name,
         "summary": rpc.comment.lines().next().unwrap_or_default(),

@@ -52,22 +52,10 @@ pub fn refuse<S: Service>(pipeline: &Pipeline<S>, error: &Error) -> Response<Bod
 }
 
 /// A content type that begins with `application/grpc` and is none of gRPC's. It gets the plain HTTP status.
-static NOT_GRPC: Kind = Kind {
-    reason: "CONTENT_TYPE_NOT_SUPPORTED",
-    jsonrpc: -32600,
-    grpc: Code::InvalidArgument,
-    http: 415,
-    jsonrpc_keeps_http_status: false,
-};
+static NOT_GRPC: Kind = Kind::new("CONTENT_TYPE_NOT_SUPPORTED", -32600, Code::InvalidArgument, 415);
 
 /// A compression that is not read. The status and the header that names the others are gRPC's own.
-static UNKNOWN_ENCODING: Kind = Kind {
-    reason: "CONTENT_TYPE_NOT_SUPPORTED",
-    jsonrpc: -32600,
-    grpc: Code::Unimplemented,
-    http: 415,
-    jsonrpc_keeps_http_status: false,
-};
+static UNKNOWN_ENCODING: Kind = Kind::new("CONTENT_TYPE_NOT_SUPPORTED", -32600, Code::Unimplemented, 415);
 
 /// One request by gRPC.
 struct Grpc<'h> {

@@ -1,4 +1,7 @@
-//! One error type for every wire: a kind, a message, details. The wires render it, each in its own file.
+//! One error type for every binding: a kind, a message, details. Each binding writes it in its own file.
+
+#[macro_use]
+mod table;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,40 +27,26 @@ pub struct Kind {
     pub jsonrpc_keeps_http_status: bool,
 }
 
+impl Kind {
+    /// Makes a kind. JSON-RPC uses the HTTP statuses that proxies and clients act on, 401, 403, 413, 429 and 503, too.
+    pub const fn new(reason: &'static str, jsonrpc: i32, grpc: tonic::Code, http: u16) -> Self {
+        let jsonrpc_keeps_http_status = matches!(http, 401 | 403 | 413 | 429 | 503);
+        Self { reason, jsonrpc, grpc, http, jsonrpc_keeps_http_status }
+    }
+}
+
 /// The kinds that every protocol needs.
 pub mod kinds {
     use super::Kind;
     use tonic::Code;
 
-    const fn kind(reason: &'static str, jsonrpc: i32, grpc: Code, http: u16) -> Kind {
-        let jsonrpc_keeps_http_status = matches!(http, 401 | 403 | 413 | 429 | 503);
-        Kind { reason, jsonrpc, grpc, http, jsonrpc_keeps_http_status }
+    macro_rules! define {
+        ($(#[doc = $about:literal] $name:ident $reason:literal $jsonrpc:literal $grpc:ident $http:literal)*) => {
+            $(#[doc = $about] pub static $name: Kind = Kind::new($reason, $jsonrpc, Code::$grpc, $http);)*
+        };
     }
 
-    /// The body is not JSON.
-    pub static PARSE_ERROR: Kind = kind("PARSE_ERROR", -32700, Code::InvalidArgument, 400);
-    /// The JSON-RPC envelope is wrong.
-    pub static INVALID_REQUEST: Kind = kind("INVALID_REQUEST", -32600, Code::InvalidArgument, 400);
-    /// No such method or route.
-    pub static METHOD_NOT_FOUND: Kind = kind("METHOD_NOT_FOUND", -32601, Code::Unimplemented, 404);
-    /// The route exists, but not with this verb; carries `Allow`.
-    pub static METHOD_NOT_ALLOWED: Kind = kind("METHOD_NOT_FOUND", -32601, Code::Unimplemented, 405);
-    /// The parameters are wrong.
-    pub static INVALID_PARAMS: Kind = kind("INVALID_PARAMS", -32602, Code::InvalidArgument, 400);
-    /// A fault of the server's own.
-    pub static INTERNAL: Kind = kind("INTERNAL", -32603, Code::Internal, 500);
-    /// The request is larger than the server reads.
-    pub static TOO_LARGE: Kind = kind("TOO_LARGE", -32600, Code::ResourceExhausted, 413);
-    /// No credentials, or bad ones.
-    pub static UNAUTHENTICATED: Kind = kind("UNAUTHENTICATED", -32000, Code::Unauthenticated, 401);
-    /// Known, but not allowed.
-    pub static PERMISSION_DENIED: Kind = kind("PERMISSION_DENIED", -32000, Code::PermissionDenied, 403);
-    /// Too many requests of this caller.
-    pub static RATE_LIMITED: Kind = kind("RATE_LIMITED", -32000, Code::ResourceExhausted, 429);
-    /// Overloaded, draining or without its store; try again later.
-    pub static UNAVAILABLE: Kind = kind("UNAVAILABLE", -32000, Code::Unavailable, 503);
-    /// The deadline that the client set has passed.
-    pub static DEADLINE_EXCEEDED: Kind = kind("DEADLINE_EXCEEDED", -32000, Code::DeadlineExceeded, 504);
+    standard_errors!(define);
 }
 
 /// The names that a protocol gives to what all bindings have: values, so that this crate need not know them.
