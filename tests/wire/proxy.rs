@@ -254,8 +254,9 @@ fn s20_a_prefix_that_hides_an_interface_is_refused_and_named() {
             .output()
             .unwrap();
         let said = String::from_utf8(ran.stderr).unwrap();
-        let told =
-            format!("the card of echo would advertise https://a.example{base_path}, which the server uses for something else");
+        let told = format!(
+            "the card of echo would advertise https://a.example{base_path}, which the server uses for something else"
+        );
         assert_eq!((ran.status.code(), said.contains(&told)), (Some(2), true), "{said}");
         assert!(!dir.path().join("tricord.db").exists(), "a failed start left a store behind");
     }
