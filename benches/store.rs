@@ -9,11 +9,11 @@ use prost::Message as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
+use tricord::internals::store::{Append, Commit, ListQuery, NewTask, Options, Pending, Row, Store, StoreUrl, Writer};
 use tricord::schema::part::Content;
 use tricord::schema::store::record::Event;
 use tricord::schema::store::{ArtifactPiece, Created, Record, RecordBatch, StatusChange};
 use tricord::schema::{Artifact, Message, Part, Role, TaskState};
-use tricord::store::{Append, Commit, ListQuery, NewTask, Options, Pending, Row, Store, StoreUrl, Writer};
 use uuid::Uuid;
 
 #[global_allocator]

@@ -30,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! [`agents`] is where agents' authors look, [`client`] calls agents, [`schema`] holds the generated code. The other
-//! modules are the server itself, public for its tests and for readers.
+//! Authors of agents start at [`agents`]. [`client`] calls agents, [`config`] holds every setting, [`card`] verifies and
+//! checks agent cards, and [`schema`] is the generated protocol.
 
 pub mod agents;
 pub mod card;
@@ -41,17 +41,44 @@ pub mod cli;
 pub mod client;
 mod clock;
 pub mod config;
-pub mod engine;
+mod engine;
 mod launch;
 mod limits;
 pub mod protocol;
 pub mod schema;
-pub mod server;
-pub mod service;
+mod server;
+mod service;
 mod settings;
-pub mod store;
-pub mod task;
+mod store;
+mod task;
 #[cfg(feature = "cli")]
-pub mod telemetry;
+mod telemetry;
 
 pub use launch::{Launch, LaunchError, Running, shutdown_signal};
+
+/// The layers below the public interface, for the tests, benchmarks and fuzz targets of this repository.
+///
+/// Nothing in here is stable: it changes without notice in any release.
+#[doc(hidden)]
+pub mod internals {
+    /// The task engine.
+    pub mod engine {
+        pub use crate::engine::*;
+    }
+    /// The port that serves all bindings.
+    pub mod server {
+        pub use crate::server::*;
+    }
+    /// The implementation of the generated service.
+    pub mod service {
+        pub use crate::service::*;
+    }
+    /// Where tasks are kept.
+    pub mod store {
+        pub use crate::store::*;
+    }
+    /// The pure rules of tasks.
+    pub mod task {
+        pub use crate::task::*;
+    }
+}

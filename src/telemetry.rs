@@ -16,7 +16,7 @@ const WAITING_LINES: usize = 16_384;
 /// Writes the waiting lines when it is dropped. Keep it until the process ends.
 #[must_use = "log lines are only written while the guard lives"]
 #[derive(Debug)]
-pub struct Guard {
+pub(crate) struct Guard {
     _worker: WorkerGuard,
 }
 
@@ -24,7 +24,7 @@ pub struct Guard {
 ///
 /// # Errors
 /// When the level cannot be parsed.
-pub fn start(log: &LogConfig) -> Result<Guard, String> {
+pub(crate) fn start(log: &LogConfig) -> Result<Guard, String> {
     let filter: Targets = log.level.parse().map_err(|error| format!("log.level: {error}"))?;
     // When the access log is off, calls do not even get a span.
     let filter = filter.with_target(ACCESS, if log.access { LevelFilter::INFO } else { LevelFilter::OFF });

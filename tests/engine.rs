@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tricord::agents::{Agent, BoxAgent, Conformance, TaskContext, from_fn, text_part};
-use tricord::engine::{AgentSpec, Engine, EngineError, EngineLimits, Incoming, OnRestart, Outcome};
+use tricord::internals::engine::{AgentSpec, Engine, EngineError, EngineLimits, Incoming, OnRestart, Outcome};
+use tricord::internals::store::{Options, Store, StoreUrl};
 use tricord::schema::part::Content;
 use tricord::schema::stream_response::Payload;
 use tricord::schema::{Artifact, Message, Role, StreamResponse, Task, TaskState};
-use tricord::store::{Options, Store, StoreUrl};
 use uuid::Uuid;
 
 fn spec(agent: impl Agent) -> AgentSpec {
@@ -531,7 +531,7 @@ async fn what_clients_do_at_once_leaves_nothing_behind() {
             Err(error) => panic!("{words}: {error}"),
         }
         let end = engine.read("a", "", id(&task)).await.expect("readable").into_task();
-        assert!(tricord::task::lifecycle::is_terminal(state(&end)), "{words}: {:?}", end.status);
+        assert!(tricord::internals::task::lifecycle::is_terminal(state(&end)), "{words}: {:?}", end.status);
     }
     engine.drain(Duration::from_secs(30)).await;
     assert_eq!((engine.load().runs, engine.load().streams), (0, 0));

@@ -10,9 +10,9 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use tokio::runtime::Runtime;
+use tricord::internals::server::{Anonymous, Server};
 use tricord::protocol::TASK_NOT_FOUND;
 use tricord::schema::*;
-use tricord::server::{Anonymous, Server};
 use tricord_bindings::wkt::Empty;
 use tricord_bindings::{Body, Error, Events, Reply};
 

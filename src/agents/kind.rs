@@ -16,23 +16,23 @@ use crate::settings::Section;
 pub(crate) static KINDS: &[&Kind] = &[&echo::KIND, &exec::KIND, &conformance::KIND];
 
 /// A kind of agent that a configuration can name.
-pub struct Kind {
+pub(crate) struct Kind {
     /// The value of `kind` in the configuration. It is also the default name of an agent of this kind.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// What the card of such an agent says unless it is configured.
-    pub card: CardDefaults,
+    pub(crate) card: CardDefaults,
     /// Reads the settings that only this kind has. Returns `None` if one is wrong and was reported.
     pub(crate) read: fn(&mut Section<'_>) -> Option<Arc<dyn KindSettings>>,
 }
 
 impl Kind {
     /// Returns the kind of this name.
-    pub fn find(name: &str) -> Option<&'static Kind> {
+    pub(crate) fn find(name: &str) -> Option<&'static Kind> {
         KINDS.iter().copied().find(|kind| kind.name == name)
     }
 
     /// Returns the names of all kinds, separated by commas.
-    pub fn names() -> String {
+    pub(crate) fn names() -> String {
         KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
     }
 }
@@ -45,17 +45,17 @@ impl fmt::Debug for Kind {
 
 /// What a card says about an agent of a kind unless the configuration says something else.
 #[derive(Debug, Clone, Copy)]
-pub struct CardDefaults {
+pub(crate) struct CardDefaults {
     /// What such an agent does, in one line.
-    pub description: &'static str,
+    pub(crate) description: &'static str,
     /// The media types that it reads.
-    pub input_modes: &'static [&'static str],
+    pub(crate) input_modes: &'static [&'static str],
     /// The media types that it writes.
-    pub output_modes: &'static [&'static str],
+    pub(crate) output_modes: &'static [&'static str],
 }
 
 /// The checked settings of one agent of a kind.
-pub trait KindSettings: Any + fmt::Debug + Send + Sync {
+pub(crate) trait KindSettings: Any + fmt::Debug + Send + Sync {
     /// Makes the agent. `cancel_grace` is how long one of its runs may take to end after a cancellation.
     ///
     /// # Errors
@@ -65,11 +65,11 @@ pub trait KindSettings: Any + fmt::Debug + Send + Sync {
 
 /// An agent that was made from settings.
 #[derive(Debug)]
-pub struct BuiltAgent {
+pub(crate) struct BuiltAgent {
     /// The agent.
-    pub agent: BoxAgent,
+    pub(crate) agent: BoxAgent,
     /// What the admin port offers to tests of this agent.
-    pub test_hooks: Option<Arc<dyn TestHooks>>,
+    pub(crate) test_hooks: Option<Arc<dyn TestHooks>>,
 }
 
 impl From<BoxAgent> for BuiltAgent {
@@ -79,34 +79,44 @@ impl From<BoxAgent> for BuiltAgent {
 }
 
 /// What tests can ask an agent through the admin port.
-pub trait TestHooks: fmt::Debug + Send + Sync {
+pub(crate) trait TestHooks: fmt::Debug + Send + Sync {
     /// Returns how often a run of this task has ticked, or `None` if none did.
     fn ticks(&self, task: &str) -> Option<u64>;
 }
 
-/// What does the work of a configured agent.
+/// What does the work of a configured agent: a kind of the registry with its settings, or a Rust value that the program
+/// gives to [`Launch`](crate::Launch).
 #[derive(Debug, Clone)]
-pub enum AgentKind {
-    /// A kind of the registry, with its settings.
-    BuiltIn(&'static Kind, Arc<dyn KindSettings>),
-    /// A Rust value that the program gives to [`Launch`](crate::Launch). A configuration file cannot name it.
-    Rust,
+pub struct AgentKind(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    Configured(&'static Kind, Arc<dyn KindSettings>),
+    Program,
 }
 
 impl AgentKind {
-    /// Returns the value of `kind` in the configuration, or `rust`.
+    /// An agent that the program gives. A configuration file cannot name it.
+    pub(crate) const RUST: Self = Self(Source::Program);
+
+    /// Combines a kind with the settings of one agent.
+    pub(crate) fn configured(kind: &'static Kind, settings: Arc<dyn KindSettings>) -> Self {
+        Self(Source::Configured(kind, settings))
+    }
+
+    /// Returns the value of `kind` in the configuration, or `rust` for an agent that the program gives.
     pub fn name(&self) -> &'static str {
-        match self {
-            AgentKind::BuiltIn(kind, _) => kind.name,
-            AgentKind::Rust => "rust",
+        match &self.0 {
+            Source::Configured(kind, _) => kind.name,
+            Source::Program => "rust",
         }
     }
 
     /// Returns what the card says unless it is configured.
-    pub fn card_defaults(&self) -> CardDefaults {
-        match self {
-            AgentKind::BuiltIn(kind, _) => kind.card,
-            AgentKind::Rust => CardDefaults {
+    pub(crate) fn card_defaults(&self) -> CardDefaults {
+        match &self.0 {
+            Source::Configured(kind, _) => kind.card,
+            Source::Program => CardDefaults {
                 description: "Answers messages",
                 input_modes: &["text/plain"],
                 output_modes: &["text/plain"],
@@ -114,11 +124,11 @@ impl AgentKind {
         }
     }
 
-    /// Returns the settings if they are of this type, such as [`ExecSettings`](super::exec::ExecSettings).
-    pub fn settings<T: KindSettings>(&self) -> Option<&T> {
-        match self {
-            AgentKind::BuiltIn(_, settings) => (&**settings as &dyn Any).downcast_ref(),
-            AgentKind::Rust => None,
+    /// Returns the settings of a kind, or `None` for an agent that the program gives.
+    pub(crate) fn settings(&self) -> Option<&dyn KindSettings> {
+        match &self.0 {
+            Source::Configured(_, settings) => Some(&**settings),
+            Source::Program => None,
         }
     }
 }

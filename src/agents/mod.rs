@@ -18,12 +18,14 @@ use std::sync::Arc;
 pub use artifact::ArtifactWriter;
 pub use conformance::Conformance;
 pub use echo::Echo;
-pub use kind::{AgentKind, CardDefaults, Kind, KindSettings, OnRestart};
-pub use task_context::{Parts, Resumed, RunHandle, TaskContext, Turn, text_part};
+pub use kind::{AgentKind, OnRestart};
+pub(crate) use task_context::RunHandle;
+pub use task_context::{Parts, Resumed, TaskContext, Turn, text_part};
 
 use crate::schema::TaskState;
+#[cfg(feature = "cli")]
 pub(crate) use kind::KINDS;
-pub use kind::{BuiltAgent, TestHooks};
+pub(crate) use kind::{BuiltAgent, Kind, TestHooks};
 
 /// Something that does the work of tasks.
 ///
@@ -66,6 +68,7 @@ pub trait Agent: Send + Sync + 'static {
 }
 
 /// An agent of any type, behind a pointer.
+#[doc(hidden)]
 #[derive(Clone)]
 pub struct BoxAgent(Arc<dyn Boxed>);
 
@@ -76,7 +79,7 @@ impl BoxAgent {
     }
 
     /// Starts a run. See [`Agent::run`].
-    pub fn run(&self, task: TaskContext) -> Running {
+    pub fn run(&self, task: TaskContext) -> RunFuture {
         let agent = Arc::clone(&self.0);
         Box::pin(async move { agent.run_boxed(task).await })
     }
@@ -94,7 +97,8 @@ impl fmt::Debug for BoxAgent {
 }
 
 /// The future of a run.
-pub type Running = Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>>;
+#[doc(hidden)]
+pub type RunFuture = Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>>;
 
 /// [`Agent`] with a boxed future, so that agents of different types fit into one list.
 trait Boxed: Send + Sync {

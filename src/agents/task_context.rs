@@ -15,7 +15,7 @@ use crate::schema::{Artifact, Message, Part, Role, TaskState};
 use super::{AgentError, ArtifactWriter, EmitError};
 
 /// The run behind a [`TaskContext`]. The engine implements it.
-pub trait RunHandle: Send + Sync + 'static {
+pub(crate) trait RunHandle: Send + Sync + 'static {
     /// Checks that an event is allowed now, numbers it and queues it for the store. Returns its number.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ pub enum Resumed {
 
 impl TaskContext {
     /// Combines what is fixed for a run with its handle.
-    pub fn new(host: Arc<dyn RunHandle>, turn: Arc<Turn>) -> Self {
+    pub(crate) fn new(host: Arc<dyn RunHandle>, turn: Arc<Turn>) -> Self {
         Self { host, turn }
     }
 

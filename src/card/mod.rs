@@ -8,10 +8,13 @@ mod sign;
 mod verify;
 
 pub use canonical::{Form, canonicalize};
+#[doc(hidden)]
 pub use document::Document;
 pub use jwk::{ALGORITHMS, Jwk, JwkSet, KeyError};
 pub use lint::{Finding, Level, lint};
-pub use sign::{Signer, SigningError, SigningKey};
+pub use sign::SigningError;
+#[doc(hidden)]
+pub use sign::{Signer, SigningKey};
 pub use verify::{Coverage, Header, SignedCard, VerifyError};
 
 use tricord_bindings::Binding;
@@ -24,7 +27,7 @@ use crate::schema::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 ///
 /// The interfaces of the default agent name no tenant, so that clients without support for tenants reach it. Those of
 /// other agents name the agent.
-pub fn card(config: &Config, agent: &config::AgentConfig, public_url: &str) -> AgentCard {
+pub(crate) fn card(config: &Config, agent: &config::AgentConfig, public_url: &str) -> AgentCard {
     let card = &agent.card;
     AgentCard {
         name: card.name.clone(),

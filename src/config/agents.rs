@@ -45,7 +45,7 @@ impl AgentConfig {
         let name = agent_name(name)?;
         let diagnostics = Diagnostics::default();
         let section = Section::root(&diagnostics, &|_| None, Table::new());
-        Ok(shared(section, name, AgentKind::Rust))
+        Ok(shared(section, name, AgentKind::RUST))
     }
 }
 
@@ -79,7 +79,7 @@ fn agent(mut section: Section<'_>, names: &mut BTreeSet<String>) -> Option<Agent
     let settings = (kind.read)(&mut section);
     let is_complete = name.is_some() && settings.is_some();
     // The other keys are read in any case, so that their problems are reported too.
-    let kind = settings.map_or(AgentKind::Rust, |settings| AgentKind::BuiltIn(kind, settings));
+    let kind = settings.map_or(AgentKind::RUST, |settings| AgentKind::configured(kind, settings));
     let agent = shared(section, name.unwrap_or_default(), kind);
     is_complete.then_some(agent)
 }

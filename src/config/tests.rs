@@ -1,12 +1,18 @@
 //! What a configuration means, and the message for each mistake in one.
 
+use std::any::Any;
 use std::time::Duration;
 
-use super::{Config, LogFormat, OnRestart, Sources, StoreUrl};
+use super::{AgentConfig, Config, LogFormat, OnRestart, Sources, StoreUrl};
 use crate::agents::exec::ExecSettings;
 
 fn load(text: &str) -> Result<Config, String> {
     Sources::default().text("t.toml", text).load().map_err(|problems| problems.to_string())
+}
+
+/// Returns the settings of an `exec` agent.
+fn exec(agent: &AgentConfig) -> &ExecSettings {
+    (agent.kind.settings().unwrap() as &dyn Any).downcast_ref().unwrap()
 }
 
 /// Returns the only problem of the text.
@@ -105,7 +111,7 @@ fn a_file_with_everything_is_read() {
     let agent = &config.agents[0];
     assert_eq!((agent.on_restart, agent.cancel_grace), (OnRestart::Resume, Duration::from_millis(250)));
     assert!(agent.dedupe_message_id && agent.card.extensions[0].required);
-    let exec: &ExecSettings = agent.kind.settings().unwrap();
+    let exec = exec(agent);
     assert_eq!(exec.command, ["python3", "support.py"]);
     assert_eq!((exec.concurrency, exec.max_line, exec.max_output), (8, 1 << 20, 64 << 20));
     assert_eq!((exec.environment["KEY"].reveal(), exec.environment["MODE"].reveal()), ("s3", "fast"));
@@ -325,8 +331,8 @@ fn the_example_shows_the_defaults() {
     let (agent, default) = (&example.agents[0], &bare.agents[0]);
     assert_eq!((agent.on_restart, agent.cancel_grace), (default.on_restart, default.cancel_grace));
     assert_eq!(agent.dedupe_message_id, default.dedupe_message_id);
-    let limits = |agent: &super::AgentConfig| {
-        let exec: &ExecSettings = agent.kind.settings().unwrap();
+    let limits = |agent: &AgentConfig| {
+        let exec = exec(agent);
         (exec.concurrency, exec.max_line, exec.max_output)
     };
     assert_eq!(limits(agent), limits(default));

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tricord_bindings::Encoded;
 use tricord_bindings::wkt::Struct;
 
-use crate::agents::{AgentError, EmitError, RunHandle, Running, TaskContext, Turn, text_part};
+use crate::agents::{AgentError, EmitError, RunFuture, RunHandle, TaskContext, Turn, text_part};
 use crate::clock::new_id;
 use crate::schema::store::record::Event;
 use crate::schema::stream_response::Payload;
@@ -103,7 +103,7 @@ pub(super) struct RunTask {
     first: u32,
     number: u32,
     turn: Arc<Turn>,
-    running: Running,
+    running: RunFuture,
     create_at: Option<Pin<Box<Sleep>>>,
     /// `None` only while it is being dropped.
     permit: Option<Permit>,

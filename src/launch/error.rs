@@ -1,5 +1,6 @@
 //! Reasons why a server cannot start.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -14,10 +15,10 @@ use crate::store::OpenError;
 pub enum LaunchError {
     /// The store cannot be opened.
     #[error("store: {0}")]
-    Store(#[from] OpenError),
+    Store(#[source] Box<dyn Error + Send + Sync>),
     /// The store was opened but cannot be read.
     #[error("store: {0}")]
-    Engine(#[from] EngineError),
+    Recovery(#[source] Box<dyn Error + Send + Sync>),
     /// The address cannot be listened on.
     #[error("{key}: cannot listen on {address}: {source}")]
     Listen {
@@ -65,4 +66,16 @@ pub enum LaunchError {
     /// The reflection service refused the descriptors of the schema.
     #[error("reflection: {0}")]
     Reflection(String),
+}
+
+impl From<OpenError> for LaunchError {
+    fn from(error: OpenError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<EngineError> for LaunchError {
+    fn from(error: EngineError) -> Self {
+        Self::Recovery(error.into())
+    }
 }

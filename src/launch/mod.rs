@@ -14,7 +14,7 @@ use tricord_bindings::BindingSettings;
 use tricord_bindings::body::{BodyLimits, Budget};
 use tricord_bindings::server::{ConnectionLimits, acceptor, raise_open_files};
 
-use crate::agents::{Agent, AgentKind, BoxAgent, BuiltAgent, TestHooks};
+use crate::agents::{Agent, BoxAgent, BuiltAgent, TestHooks};
 use crate::card::{self, Document, Signer};
 use crate::config::{self, Config};
 use crate::engine::{AgentSpec, Engine};
@@ -283,9 +283,9 @@ impl Agents {
         let mut agents = Self { specs: Vec::new(), test_hooks: Vec::new() };
         for agent in &config.agents {
             let wrong = |text: String| LaunchError::Agent(format!("{}: {text}", agent.name));
-            let BuiltAgent { agent: built, test_hooks } = match &agent.kind {
-                AgentKind::BuiltIn(_, settings) => settings.build(agent.cancel_grace).map_err(wrong)?,
-                AgentKind::Rust => {
+            let BuiltAgent { agent: built, test_hooks } = match agent.kind.settings() {
+                Some(settings) => settings.build(agent.cancel_grace).map_err(wrong)?,
+                None => {
                     let given = rust.get(&agent.name).cloned();
                     given.ok_or_else(|| wrong("the program gave no agent of this name".to_owned()))?.into()
                 }

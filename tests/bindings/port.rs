@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tricord::card::Document;
+use tricord::internals::server::{Anonymous, Builder, Server};
 use tricord::schema::AgentCard;
-use tricord::server::{Anonymous, Builder, Server};
 use tricord_bindings::BindingSettings;
 use tricord_bindings::server::{ConnectionLimits, acceptor};
 

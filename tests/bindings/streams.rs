@@ -107,7 +107,9 @@ async fn an_error_in_the_stream_is_its_last_event() {
 
 fn pinging(
     every: Option<Duration>,
-) -> impl FnOnce(tricord::server::Builder<crate::support::Dummy>) -> tricord::server::Builder<crate::support::Dummy> {
+) -> impl FnOnce(
+    tricord::internals::server::Builder<crate::support::Dummy>,
+) -> tricord::internals::server::Builder<crate::support::Dummy> {
     move |builder| builder.settings(tricord_bindings::BindingSettings { ping: every, ..Default::default() })
 }
 

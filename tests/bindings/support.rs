@@ -14,9 +14,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tricord::internals::server::{Anonymous, Builder, Server};
 use tricord::protocol::TASK_NOT_FOUND;
 use tricord::schema::*;
-use tricord::server::{Anonymous, Builder, Server};
 use tricord_bindings::wkt::Empty;
 use tricord_bindings::{Authenticator, Binding, Encoded, Error, EventId, Events, Reply};
 

@@ -80,7 +80,9 @@ fn a_start_that_cannot_work_ends_with_one_line_and_exit_code_2() {
 fn a_store_that_another_server_holds_or_a_newer_version_wrote_is_refused() {
     let dir = TempDir::new().unwrap();
     let url = format!("sqlite:{}", dir.path().join("t.db").display());
-    let open = || tricord::store::Store::open(&tricord::store::Options::new(url.parse().unwrap())).unwrap();
+    let open = || {
+        tricord::internals::store::Store::open(&tricord::internals::store::Options::new(url.parse().unwrap())).unwrap()
+    };
     let held = open();
     refuses(&dir, &["--store", "sqlite:t.db"], &["t.db", "another process"]);
     drop(held);

@@ -10,10 +10,10 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use tricord::agents::{BoxAgent, Conformance};
-use tricord::engine::{AgentSpec, Engine, EngineLimits, OnRestart};
-use tricord::server::{Anonymous, Server};
-use tricord::service::{AgentProfile, Service};
-use tricord::store::{Options, Store, StoreUrl};
+use tricord::internals::engine::{AgentSpec, Engine, EngineLimits, OnRestart};
+use tricord::internals::server::{Anonymous, Server};
+use tricord::internals::service::{AgentProfile, Service};
+use tricord::internals::store::{Options, Store, StoreUrl};
 use tricord_bindings::{Body, Peer};
 
 static PEER: LazyLock<Peer> = LazyLock::new(|| IpAddr::V4(Ipv4Addr::LOCALHOST).into());
