@@ -1,4 +1,4 @@
-//! Generates everything that follows from the schema.
+//! Generates code and documents from the schema.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ fn main() {
         root: "crate::schema::tree".into(),
         bytes: vec![".lf.a2a.v1.Part.raw".into()],
         required_oneofs: vec![".lf.a2a.v1.Part.content".into()],
-        // What drafts of the protocol called it, and a client still does.
+        // The name in drafts of the protocol, which a client still uses.
         aliases: vec![(".lf.a2a.v1.ListTasksRequest.status_timestamp_after".into(), "lastUpdatedAfter".into())],
         capabilities: [
             ("streaming", &["SendStreamingMessage", "SubscribeToTask"][..]),

@@ -2,8 +2,8 @@
 
 #![allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, unused_imports)]
 
-/// All generated code, by package and generator. Private, so that `use tricord::schema::*` does not import a module named
-/// `tricord`.
+/// All generated code, by package and generator. Private, so that `use tricord::schema::*` does not import a module
+/// named `tricord`.
 mod tree {
     include!(concat!(env!("OUT_DIR"), "/tricord.rs"));
 }

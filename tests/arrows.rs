@@ -1,7 +1,8 @@
 //! Checks the dependencies between modules by reading the code.
 //!
-//! launch → server → service → engine → {store, agents} → task → schema → bindings. A module may name what stands under it, as far down
-//! as it likes, and nothing else. `task` is pure, and the two crates under `bindings` know no name of the protocol.
+//! launch → server → service → engine → {store, agents} → task → schema → bindings. A module may name what stands under
+//! it, as far down as it likes, and nothing else. `task` is pure, and the two crates under `bindings` know no name of
+//! the protocol.
 
 use std::collections::BTreeSet;
 use std::fs;

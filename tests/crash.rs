@@ -1,8 +1,8 @@
 //! `kill -9` at random moments: nothing that a client was told is lost, repeated or contradicted.
 //!
-//! Each round puts load on a server over all bindings, kills it, starts it again on the same store, and compares its answers
-//! with what clients were told before. `TRICORD_CRASH_ROUNDS` is the number of rounds (50), `TRICORD_CRASH_SEED` the seed of
-//! the moments.
+//! Each round puts load on a server over all bindings, kills it, starts it again on the same store, and compares its
+//! answers with what clients were told before. `TRICORD_CRASH_ROUNDS` is the number of rounds (50),
+//! `TRICORD_CRASH_SEED` the seed of the moments.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

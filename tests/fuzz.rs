@@ -1,7 +1,7 @@
 //! Runs the fuzz targets of `fuzz/` on stable Rust, on their corpora and on random changes of them.
 //!
-//! `TRICORD_FUZZ_ITERATIONS` is the number of inputs for each target, `TRICORD_FUZZ_SEED` the seed. An input that breaks a
-//! target is printed as a byte string and written to `target/fuzz/<target>` for `cargo fuzz run`.
+//! `TRICORD_FUZZ_ITERATIONS` is the number of inputs for each target, `TRICORD_FUZZ_SEED` the seed. An input that
+//! breaks a target is printed as a byte string and written to `target/fuzz/<target>` for `cargo fuzz run`.
 
 #![allow(clippy::print_stdout, reason = "how much was tried is part of the result")]
 

@@ -1,4 +1,4 @@
-//! A client of gRPC on bare HTTP/2 frames: one connection, one call at a time.
+//! A gRPC client on bare HTTP/2 frames: one connection, one call at a time.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tricord::schema::StreamResponse;
 
 use crate::seen::Seen;
 
-/// A connection that is kept.
+/// A kept-alive connection.
 pub struct Connection {
     sender: SendRequest<Bytes>,
     server: SocketAddr,
@@ -24,14 +24,14 @@ impl Connection {
         let socket = TcpStream::connect(server).await.map_err(|error| format!("connect: {error}"))?;
         socket.set_nodelay(true).map_err(|error| error.to_string())?;
         let mut builder = h2::client::Builder::new();
-        // Wide enough that a stream never waits for this client.
+        // Windows large enough that a stream never waits for this client.
         builder.initial_window_size(4 << 20).initial_connection_window_size(16 << 20);
         let (sender, connection) = builder.handshake(socket).await.map_err(text)?;
         spawn_local(connection);
         Ok(Self { sender, server })
     }
 
-    /// One unary call; returns the message of the answer.
+    /// Makes a unary call and returns the message of the answer.
     pub async fn unary(&mut self, rpc: &str, request: &[u8]) -> Result<Bytes, String> {
         let (mut body, head) = self.start(rpc, request).await?;
         let mut message = BytesMut::new();
@@ -46,7 +46,7 @@ impl Connection {
         Ok(message.freeze())
     }
 
-    /// One call that is answered with events, to the end of the stream.
+    /// Makes a streaming call and reads it to the end.
     pub async fn stream(&mut self, rpc: &str, request: &[u8], mut seen: Seen) -> Result<Seen, String> {
         let (mut body, head) = self.start(rpc, request).await?;
         let mut rest = BytesMut::new();
@@ -88,7 +88,7 @@ async fn next(body: &mut RecvStream) -> Result<Option<Bytes>, String> {
     Ok(Some(data))
 }
 
-/// Reads the status, which a call that failed at once has in its head.
+/// Reads the status, which is in the headers of a call that failed at once.
 async fn finish(body: &mut RecvStream, head: &HeaderMap) -> Result<(), String> {
     let trailers = body.trailers().await.map_err(text)?.unwrap_or_default();
     let field = |name| trailers.get(name).or_else(|| head.get(name)).and_then(|value| value.to_str().ok());

@@ -1,5 +1,5 @@
-//! A client of HTTP/1.1 that does no more than the load needs: one request at a time on a connection, bodies with a
-//! length or in chunks.
+//! An HTTP/1.1 client that does only what the load needs: one request at a time on a connection, bodies with a length
+//! or in chunks.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 
 use crate::seen::{COMPLETED, Seen};
 
-/// A connection that is kept.
+/// A kept-alive connection.
 pub struct Connection {
     socket: TcpStream,
-    /// Read and not yet used.
+    /// Bytes that were read and not used yet.
     buffer: BytesMut,
 }
 
@@ -29,14 +29,14 @@ impl Connection {
         Ok(Self { socket, buffer: BytesMut::with_capacity(16 << 10) })
     }
 
-    /// One GET of a path; anything but 200 is an error.
+    /// Makes a GET request. Any status but 200 is an error.
     pub async fn get(&mut self, path: &str) -> Result<Vec<u8>, String> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\n\r\n");
         let (status, body) = self.exchange(request.as_bytes()).await?;
         if status == 200 { Ok(body.to_vec()) } else { Err(format!("GET {path}: HTTP {status}")) }
     }
 
-    /// One call that is answered with a task that is completed; returns the body.
+    /// Makes a call whose answer is a completed task, and returns the body.
     pub async fn completed(&mut self, request: &[u8]) -> Result<BytesMut, String> {
         let (status, body) = self.exchange(request).await?;
         if status == 200 && memmem::find(&body, COMPLETED).is_some() {
@@ -45,7 +45,7 @@ impl Connection {
         Err(format!("HTTP {status}: {}", String::from_utf8_lossy(&body[..body.len().min(300)])))
     }
 
-    /// One call that is answered with events, to the end of the stream.
+    /// Makes a streaming call and reads it to the end.
     pub async fn stream(&mut self, request: &[u8], mut seen: Seen) -> Result<Seen, String> {
         self.write(request).await?;
         let (status, length) = self.head().await?;
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// The next chunk; `None` is the end of the body.
+    /// Returns the next chunk, or `None` at the end of the body.
     async fn chunk(&mut self) -> Result<Option<BytesMut>, String> {
         let end = loop {
             if let Some(end) = memchr(b'\n', &self.buffer) {
@@ -152,7 +152,7 @@ impl Connection {
     }
 }
 
-/// Takes the whole lines of a stream; returns how many bytes they were.
+/// Handles the complete lines of a stream and returns their length in bytes.
 fn lines(bytes: &[u8], seen: &mut Seen) -> usize {
     let mut at = 0;
     while let Some(length) = memchr(b'\n', &bytes[at..]) {

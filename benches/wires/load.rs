@@ -1,4 +1,4 @@
-//! The load of one cell: callers that each keep one connection busy, and what they and the server's processor say.
+//! Measures one cell of the table: callers that each keep one connection busy, and the processor time of the server.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -16,52 +16,52 @@ use crate::request::{Ask, Prepared, Wire};
 use crate::seen::{Seen, completed, task_in};
 use crate::{grpc, http1};
 
-/// How long a cell runs before it is measured.
+/// The warm-up time before a cell is measured.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// A call that takes longer than this has failed.
+/// The time limit of a call.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The filler of an ordinary message: with it a JSON-RPC request is 1 kB.
+/// The filler text of a message, with which a JSON-RPC request has 1 kB.
 pub fn echo() -> String {
     format!("echo {}", "y".repeat(700))
 }
 
-/// What a cell calls.
+/// The calls of a cell.
 #[derive(Debug, Clone, Copy)]
 pub enum Op {
-    /// GetTask of a finished task; each connection has its own.
+    /// GetTask of a finished task, a separate one for each connection.
     Get,
     /// A blocking SendMessage.
     Send,
-    /// SendStreamingMessage with so many pieces, made one by one. An operation is a piece.
+    /// SendStreamingMessage with this many pieces, produced one by one. An operation is a piece.
     Chunks(usize),
-    /// The same where a bare server has all at once.
+    /// SendStreamingMessage for which a bare server has all pieces at once.
     Burst(usize),
 }
 
-/// What a cell has shown in one round.
+/// The result of a cell in one round.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
-    /// Operations that count, a second.
+    /// Successful operations per second.
     pub rate: f64,
-    /// Processor time of the server for each, in microseconds.
+    /// Processor time of the server per operation, in microseconds.
     pub cpu: f64,
-    /// Half of all calls took at most so many microseconds.
+    /// The median latency in microseconds.
     pub p50: f64,
-    /// And 99 of a hundred.
+    /// The 99th percentile of the latency in microseconds.
     pub p99: f64,
-    /// Share of a core that the client took.
+    /// The share of a core that the client used.
     pub client: f64,
-    /// Cores that everybody else took.
+    /// The cores that other processes used.
     pub others: f64,
-    /// Bytes of an answer.
+    /// The bytes of an answer.
     pub bytes: usize,
-    /// Calls that do not count, and why the first one does not.
+    /// The number of failed calls, and the reason of the first one.
     pub failed: Option<(usize, String)>,
 }
 
 impl Sample {
-    /// From a count of operations and what the machine did meanwhile.
+    /// Computes the result from the operations and the processor times.
     pub fn new(operations: usize, usage: Usage) -> Self {
         let each = 1.0 / operations.max(1) as f64;
         Self {
@@ -97,7 +97,7 @@ impl Connection {
     }
 }
 
-/// Who calls: one connection, one request at a time.
+/// A caller: one connection, one request at a time.
 struct Caller {
     wire: Wire,
     server: SocketAddr,
@@ -120,7 +120,7 @@ impl Caller {
         Ok(Self { wire, server, op, connection, ask, request })
     }
 
-    /// One call. Returns how many operations it was, and the bytes of a unary answer.
+    /// Makes one call. Returns the number of operations and the bytes of a unary answer.
     async fn call(&mut self) -> Result<(usize, usize), String> {
         let (rpc, request) = (self.ask.rpc(), self.request.fresh());
         match (self.op, &mut self.connection) {
@@ -138,7 +138,7 @@ impl Caller {
                 let seen = match connection {
                     Connection::Http(connection) => {
                         let seen = connection.stream(request, Seen::default()).await?;
-                        // As browsers and scripts do: a connection for each stream.
+                        // Browsers and scripts use a connection for each stream, so this does too.
                         *connection = http1::Connection::open(self.server).await?;
                         seen
                     }
@@ -186,7 +186,7 @@ fn task_of(message: bytes::Bytes) -> Result<Task, String> {
     }
 }
 
-/// One blocking SendMessage on a connection of its own. Returns the id of the task.
+/// Makes a blocking SendMessage on its own connection and returns the task's id.
 pub async fn send(wire: Wire, server: SocketAddr, words: &str) -> Result<String, String> {
     let ask = Ask::Send(words.to_owned());
     let mut request = Prepared::new(wire, server, &ask);
@@ -197,7 +197,7 @@ pub async fn send(wire: Wire, server: SocketAddr, words: &str) -> Result<String,
     task.ok_or_else(|| "an answer without a task".to_owned())
 }
 
-/// One stream on a connection of its own, to its end.
+/// Reads one stream on its own connection to the end.
 pub async fn stream(wire: Wire, server: SocketAddr, ask: Ask, seen: Seen) -> Result<Seen, String> {
     let mut request = Prepared::new(wire, server, &ask);
     match Connection::open(wire, server).await? {
@@ -206,7 +206,7 @@ pub async fn stream(wire: Wire, server: SocketAddr, ask: Ask, seen: Seen) -> Res
     }
 }
 
-/// Keeps so many connections busy, and says what that took.
+/// Keeps this many connections busy and returns the result.
 pub async fn measure(
     server: &Server,
     wire: Wire,
@@ -246,7 +246,7 @@ async fn drive(callers: Vec<Caller>, time: Duration, tally: &Rc<Tally>) -> Resul
     Ok(callers)
 }
 
-/// Makes so many finished tasks, as fast as they come. Returns how many a second.
+/// Creates this many finished tasks as fast as possible and returns the number per second.
 pub async fn fill(server: &Server, count: usize) -> Result<f64, String> {
     const CONNECTIONS: usize = 64;
     let (start, left) = (Instant::now(), Rc::new(Cell::new(count)));

@@ -1,4 +1,4 @@
-//! The machine and its processes: which core, how much processor time, how much memory, and what it all ran on.
+//! The machine and its processes: cores, processor time, memory, and a description for the report.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,15 +12,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// A tick of `/proc/stat` is a hundredth of a second on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Which cores servers and client run on.
+/// The cores that servers and client run on.
 #[derive(Debug, Clone, Copy)]
 pub struct Cores {
-    /// Whether they are pinned at all: it takes two cores and `taskset`.
+    /// Whether they are pinned, which needs two cores and `taskset`.
     pinned: bool,
 }
 
 impl Cores {
-    /// Pins this process to core 1, where that is possible.
+    /// Pins this process to core 1, if possible.
     pub fn pin() -> Self {
         let two = std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2);
         let pid = std::process::id().to_string();
@@ -28,7 +28,7 @@ impl Cores {
         Self { pinned }
     }
 
-    /// A command that runs on the servers' core.
+    /// Returns a command that runs on the servers' core.
     pub fn server(self, program: &Path) -> Command {
         if !self.pinned {
             return Command::new(program);
@@ -38,7 +38,7 @@ impl Cores {
         command
     }
 
-    /// The same in words.
+    /// Describes the pinning.
     pub fn words(self) -> &'static str {
         if self.pinned { "servers pinned to core 0, client to core 1" } else { "nothing pinned" }
     }
@@ -48,13 +48,13 @@ fn quietly(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Allows this process as many open sockets as it may have.
+/// Raises this process's limit of open files as far as allowed.
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// What the processors have done up to a moment.
+/// The processor times at one moment.
 pub struct Clock {
     at: Instant,
     server: HashMap<String, u64>,
@@ -62,27 +62,27 @@ pub struct Clock {
     all: Duration,
 }
 
-/// What they did since.
+/// The processor times between two moments.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
-    /// Time that passed.
+    /// Elapsed time.
     pub wall: Duration,
-    /// Processor time of the server, in user space and in the kernel.
+    /// The server's processor time, user and system.
     pub server: Duration,
-    /// Of this process, as a share of one core.
+    /// This process's use, as a share of one core.
     pub client: f64,
-    /// Of everybody else, in cores.
+    /// The use of all other processes, in cores.
     pub others: f64,
 }
 
 impl Clock {
-    /// Reads them, for a server of this process id.
+    /// Reads the times for a server with this process id.
     pub fn read(server: u32) -> Self {
         let own = std::process::id();
         Self { at: Instant::now(), server: threads(server), client: threads(own), all: machine() }
     }
 
-    /// Reads them again.
+    /// Reads the times again and returns the difference.
     pub fn since(&self, server: u32) -> Usage {
         let now = Self::read(server);
         let wall = now.at - self.at;
@@ -93,7 +93,8 @@ impl Clock {
     }
 }
 
-/// Nanoseconds on a processor, by thread. `/proc/PID/stat` would do with one number, but counts in hundredths of a second.
+/// Returns the nanoseconds on a processor by thread. `/proc/PID/stat` has a single number but only in hundredths of a
+/// second.
 fn threads(pid: u32) -> HashMap<String, u64> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return HashMap::new() };
     let read = |entry: fs::DirEntry| {
@@ -108,7 +109,7 @@ fn passed(before: &HashMap<String, u64>, after: &HashMap<String, u64>) -> Durati
     Duration::from_nanos(after.iter().map(of).sum())
 }
 
-/// Busy time of all cores: all but idle and waiting for a disk.
+/// Returns the busy time of all cores: everything except idle and waiting for a disk.
 fn machine() -> Duration {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
@@ -116,7 +117,7 @@ fn machine() -> Duration {
     TICK * [0, 1, 2, 5, 6, 7].iter().filter_map(|at| ticks.get(*at)).sum::<u32>()
 }
 
-/// Memory of a process that is in RAM, in bytes.
+/// Returns the resident memory of a process in bytes.
 pub fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -124,7 +125,7 @@ pub fn resident(pid: u32) -> u64 {
     kib.unwrap_or_default() * 1024
 }
 
-/// The machine in one sentence, with what the disk under `dir` takes for a sync.
+/// Describes the machine in one sentence, with the time that a sync of the disk under `dir` takes.
 pub fn describe(dir: &Path, cores: Cores) -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -147,7 +148,7 @@ pub fn describe(dir: &Path, cores: Cores) -> String {
     )
 }
 
-/// The median time of appending 4 KiB to a file and having them on the disk.
+/// Returns the median time of appending 4 KiB to a file and syncing it.
 fn sync_time(dir: &Path) -> std::io::Result<Duration> {
     let path = dir.join("sync-probe");
     let mut file = File::create(&path)?;

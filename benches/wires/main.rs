@@ -1,9 +1,9 @@
-//! What the three wires cost: `cargo bench --bench wires -- --help`.
+//! The cost of the three bindings: `cargo bench --bench wires -- --help`.
 //!
-//! Our server, with its store on the disk, is loaded beside bare axum and tonic servers that have the same types,
-//! allocator, runtime, socket options and build, and nothing behind them. The servers run on one core and the client on
-//! another. A round measures every cell on all servers, one right after the other, so that a slow minute hits all
-//! alike; every round has new servers.
+//! Our server, with its store on disk, is loaded beside bare axum and tonic servers that have the same types,
+//! allocator, runtime, socket options and build, but no task engine. The servers run on one core and the client on
+//! another. A round measures every cell on all servers one after the other, so that a slow minute affects all of them.
+//! Every round starts new servers.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, unreachable_pub)]
 
@@ -37,13 +37,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
 const PIECES: [usize; 3] = [100, 1000, 10_000];
-/// Streams that a cell of [`Part::Stream`] has open at one time.
+/// The concurrent streams of a [`Part::Stream`] cell.
 const STREAMS: usize = 16;
 const SUBSCRIBERS: usize = 500;
 const DELIVERED_PIECES: usize = 100;
 const IDLE_STREAMS: usize = 2000;
 const STARTS: usize = 7;
-/// The memory after so many tasks is what that after more is compared with.
+/// The number of tasks after which memory is first measured, as the base of the comparison.
 const FIRST_FILL: usize = 20_000;
 
 fn main() -> ExitCode {
@@ -59,8 +59,8 @@ fn main() -> ExitCode {
     let result = tokio::task::LocalSet::new().block_on(&runtime, async {
         tokio::select! {
             result = bench.run() => result,
-            // Servers are stopped when what holds them is dropped, which a signal alone would not do.
-            () = shutdown_signal() => Err("told to stop".into()),
+            // Servers are stopped when their handles are dropped, so a signal must end this function normally.
+            () = shutdown_signal() => Err("stopped by a signal".into()),
         }
     });
     bench.print();
@@ -94,18 +94,18 @@ struct Bench {
     figures: Figures,
 }
 
-/// What is measured once, of our server alone.
+/// Figures that are measured once, of our server alone.
 #[derive(Default)]
 struct Figures {
-    /// Milliseconds from exec to the first card.
+    /// Milliseconds from exec to the first answer with a card.
     starts: Vec<f64>,
-    /// The same with the store of the fill, and how many tasks that has.
+    /// Milliseconds from exec to the first card with a full store, and its number of tasks.
     filled_start: Option<(usize, f64)>,
-    /// Bytes of an idle stream of one task.
+    /// Bytes of an idle stream, with all streams on one task.
     idle: Option<f64>,
-    /// The same with a task each.
+    /// Bytes of an idle stream, with a task for each stream.
     idle_own: Option<f64>,
-    /// Tasks made, bytes resident then, tasks a second.
+    /// The number of tasks, the resident bytes, and the tasks per second.
     fills: Vec<(usize, f64, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Many streams at one time: a fan-out to subscribers of one task, and streams where nothing happens.
+//! Many streams at once: a fan-out to subscribers of one task, and idle streams.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -15,18 +15,18 @@ use crate::process::Server;
 use crate::request::{Ask, Wire};
 use crate::seen::Seen;
 
-/// So many streams are opened at one time, lest the queue of the listening socket be what is measured.
+/// The streams that are opened concurrently. With more, the queue of the listening socket would be measured.
 const WAVE: usize = 32;
-/// All of it takes less than this, or has failed.
+/// The time limit of a measurement.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Memory is read so long after the last stream was opened.
+/// The time between opening the last stream and reading the memory.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Streams that wait for a gate.
 struct Waiting {
     key: String,
     streams: Vec<JoinHandle<Result<Seen, String>>>,
-    /// Streams that have had their first event.
+    /// The streams that have received their first event.
     ready: Rc<Ready>,
 }
 
@@ -53,13 +53,13 @@ impl Waiting {
         self.streams.push(spawn_local(stream(wire, server, ask, seen)));
     }
 
-    /// Opens a stream that makes a task of its own, with so many pieces after the gate.
+    /// Opens a stream that creates its own task, with this many pieces after the gate.
     fn open_task(&mut self, wire: Wire, server: SocketAddr, pieces: usize) {
         let words = format!("gate {} chunks {pieces}", self.key);
         self.open(wire, server, Ask::Stream(words));
     }
 
-    /// Waits until all streams but so many have had their first event.
+    /// Waits until all streams but this many have received their first event.
     async fn ready(&mut self, but: usize) -> Result<(), String> {
         let wait = async {
             while self.ready.count.get() + but < self.streams.len() {
@@ -75,10 +75,10 @@ impl Waiting {
             Some(ended) => format!(": {:?}", ended.await.map(|seen| seen.map(|seen| seen.pieces))),
             None => String::new(),
         };
-        Err(format!("{ready} of {all} streams had a first event{why}"))
+        Err(format!("{ready} of {all} streams received a first event{why}"))
     }
 
-    /// Opens the gate and reads all streams to their end. Returns how many pieces came in all.
+    /// Opens the gate and reads all streams to the end. Returns the total number of pieces.
     async fn finish(self, wire: Wire, server: SocketAddr, pieces: usize) -> Result<usize, String> {
         send(wire, server, &format!("open {}", self.key)).await?;
         let mut all = 0;
@@ -92,7 +92,7 @@ impl Waiting {
     }
 }
 
-/// One task and so many streams of it, the one that makes it among them.
+/// Opens this many streams of one task, including the one that creates it.
 async fn subscribe(wire: Wire, server: SocketAddr, streams: usize, pieces: usize) -> Result<Waiting, String> {
     let mut waiting = Waiting::new();
     waiting.open_task(wire, server, pieces);
@@ -106,7 +106,7 @@ async fn subscribe(wire: Wire, server: SocketAddr, streams: usize, pieces: usize
     Ok(waiting)
 }
 
-/// What a delivery costs: one task, so many streams of it, so many pieces.
+/// Measures the cost of a delivery: one task with many streams and pieces.
 pub async fn fan_out(server: &Server, wire: Wire, streams: usize, pieces: usize) -> Result<Sample, String> {
     let waiting = subscribe(wire, server.address, streams, pieces).await?;
     let clock = Clock::read(server.pid());
@@ -114,9 +114,9 @@ pub async fn fan_out(server: &Server, wire: Wire, streams: usize, pieces: usize)
     Ok(Sample::new(delivered, clock.since(server.pid())))
 }
 
-/// What an idle stream takes, in bytes: so many of one task, or each of its own.
+/// Measures the bytes of an idle stream, with all streams on one task or each on its own.
 pub async fn idle(server: &Server, wire: Wire, streams: usize, own: bool) -> Result<f64, String> {
-    // The first ones pay for what is there once.
+    // The first streams cause allocations that happen only once.
     subscribe(wire, server.address, WAVE, 1).await?.finish(wire, server.address, 1).await?;
     tokio::time::sleep(SETTLE).await;
     let before = resident(server.pid());

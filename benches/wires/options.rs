@@ -2,7 +2,7 @@
 
 use clap::{Parser, ValueEnum};
 
-/// What a part measures.
+/// A part of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// From exec to the first card
@@ -21,10 +21,10 @@ pub enum Part {
     Fill,
 }
 
-/// Load tricord on its three wires, beside bare axum and tonic servers with the same types and no task engine
+/// Load tricord over its three bindings, beside bare axum and tonic servers with the same types and no task engine
 ///
-/// `cargo bench --bench wires -- [OPTIONS]`. Every request counts only if its answer has a completed task, and a stream
-/// only if all of it came.
+/// `cargo bench --bench wires -- [OPTIONS]`. A request counts only if its answer has a completed task, and a stream
+/// only if all of its events arrived.
 #[derive(Debug, Parser)]
 #[command(name = "wires")]
 pub struct Options {
@@ -44,7 +44,7 @@ pub struct Options {
     #[arg(long, value_name = "S")]
     secs: Option<f64>,
 
-    /// How many finished tasks the memory is compared over, with that after 20,000 [default: 200000, quick: 20000]
+    /// Number of finished tasks after which memory is compared with that after 20,000 [default: 200000, quick: 20000]
     #[arg(long, value_name = "N")]
     fill: Option<usize>,
 

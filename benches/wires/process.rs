@@ -1,4 +1,4 @@
-//! The servers under load: ours as the real binary, the bare ones as this executable run again.
+//! The servers under load: ours is the real binary, the bare ones are another process of this executable.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::http1;
 use crate::machine::Cores;
 
-/// The argument that makes this executable a bare server.
+/// The argument that turns this executable into a bare server.
 pub const BARE: &str = "serve-bare";
 
 const CONFIG: &str = r#"[store]
@@ -24,19 +24,19 @@ name = "kit"
 kind = "conformance"
 "#;
 
-/// Which server.
+/// The kind of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Tricord, with a store on disk.
     Ours,
-    /// axum and tonic with the same types, and nothing behind them.
+    /// axum and tonic with the same types and no task engine.
     Bare,
 }
 
-/// A running server; it is killed when dropped.
+/// A running server. Killed when dropped.
 pub struct Server {
     child: Child,
-    /// Where it is reached, on all wires.
+    /// The server's address, for all bindings.
     pub address: SocketAddr,
     /// From the start of its process to the first answer of its card.
     pub ready_after: Duration,
@@ -44,13 +44,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one in a new directory.
+    /// Starts a server in a new directory.
     pub async fn start(kind: Kind, cores: Cores) -> Result<Self, String> {
         let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).map_err(|error| error.to_string())?;
         Self::start_in(kind, cores, Rc::new(dir)).await
     }
 
-    /// Stops one of ours and starts it again on its store.
+    /// Stops our server and starts it again on its store.
     pub async fn again(self, cores: Cores) -> Result<Self, String> {
         let dir = self.dir.clone();
         drop(self);
@@ -87,7 +87,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -100,7 +100,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts a server and waits for the line that says where its card is: it is ready then.
+/// Starts a server and waits until it is ready, which is when it prints its card's URL.
 fn launch(command: &mut Command) -> Result<(Child, String), String> {
     let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
     let stdout = child.stdout.take().ok_or("no output")?;
@@ -108,14 +108,14 @@ fn launch(command: &mut Command) -> Result<(Child, String), String> {
     let Some(card) = lines.find_map(|line| Some(line.trim_start().strip_prefix("card")?.trim().to_owned())) else {
         let _ = child.kill();
         let _ = child.wait();
-        return Err("ended before it said where its card is".to_owned());
+        return Err("ended before it printed its card's URL".to_owned());
     };
-    // Read on, so that the server never writes into a closed pipe.
+    // Keeps reading, so that the server never writes to a closed pipe.
     std::thread::spawn(move || lines.for_each(drop));
     Ok((child, card))
 }
 
-/// The address and the path of `http://address/path`.
+/// Splits `http://address/path` into address and path.
 fn split(url: &str) -> Option<(SocketAddr, &str)> {
     let rest = url.strip_prefix("http://")?;
     let (host, path) = rest.split_at(rest.find('/')?);

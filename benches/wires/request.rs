@@ -1,4 +1,4 @@
-//! Requests, made once and sent many times: only the message id changes.
+//! Requests that are built once and sent many times, with a new message id each time.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tricord::schema::part::Content;
 use tricord::schema::{GetTaskRequest, Message, Part, Role, SendMessageRequest, SubscribeToTaskRequest};
 use uuid::Uuid;
 
-/// How a request travels.
+/// The form of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wire {
     JsonRpc,
@@ -28,7 +28,7 @@ impl Wire {
     }
 }
 
-/// What is asked for.
+/// The call to make.
 #[derive(Debug, Clone)]
 pub enum Ask {
     /// A blocking SendMessage with this text.
@@ -42,7 +42,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// The name of the rpc.
+    /// Returns the name of the rpc.
     pub fn rpc(&self) -> &'static str {
         match self {
             Self::Send(_) => "SendMessage",
@@ -83,12 +83,12 @@ fn message(id: &str, text: &str) -> SendMessageRequest {
 /// A request as bytes.
 pub struct Prepared {
     bytes: Vec<u8>,
-    /// Where the message id is.
+    /// The position of the message id.
     id: Option<usize>,
 }
 
 impl Prepared {
-    /// A whole HTTP/1.1 request, or the message of a gRPC request with its prefix.
+    /// Builds a whole HTTP/1.1 request, or the message of a gRPC request with its prefix.
     pub fn new(wire: Wire, server: SocketAddr, ask: &Ask) -> Self {
         let id = Uuid::now_v7().to_string();
         let bytes = match wire {
@@ -109,7 +109,7 @@ impl Prepared {
         Self { bytes, id }
     }
 
-    /// The request, with an id that no other request has.
+    /// Returns the request with a new message id.
     pub fn fresh(&mut self) -> &[u8] {
         if let Some(at) = self.id {
             Uuid::now_v7().hyphenated().encode_lower(&mut self.bytes[at..at + 36]);
@@ -130,7 +130,7 @@ fn http(server: SocketAddr, target: &str, ask: &Ask, body: &str) -> Vec<u8> {
     format!("{head}\r\n{body}").into_bytes()
 }
 
-/// A gRPC message, not compressed.
+/// Returns an uncompressed gRPC message.
 fn prefixed(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).expect("a request is small");
     [&[0], &length.to_be_bytes()[..], message].concat()

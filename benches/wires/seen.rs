@@ -1,4 +1,4 @@
-//! What a client has seen of a stream.
+//! Checks the events of a stream.
 
 use std::rc::Rc;
 
@@ -14,22 +14,22 @@ type First = Rc<dyn Fn(&str)>;
 /// The events of one stream.
 #[derive(Default, Clone)]
 pub struct Seen {
-    /// Pieces of artifacts.
+    /// The number of artifact pieces.
     pub pieces: usize,
     /// Whether the task was completed.
     completed: bool,
     events: usize,
-    /// Is told the id of the task when the first event comes.
+    /// Called with the task's id when the first event arrives.
     first: Option<First>,
 }
 
 impl Seen {
-    /// Nothing yet; `first` is called with the id of the task when the first event has come.
+    /// Creates a checker. It calls `first` with the task's id when the first event arrives.
     pub fn telling(first: impl Fn(&str) + 'static) -> Self {
         Self { first: Some(Rc::new(first)), ..Self::default() }
     }
 
-    /// Whether all that was asked for came.
+    /// Checks that all requested pieces arrived.
     pub fn check(&self, pieces: usize) -> Result<(), String> {
         if self.completed && self.pieces == pieces {
             return Ok(());
@@ -38,7 +38,7 @@ impl Seen {
         Err(format!("a stream of {pieces} pieces brought {}, in {} events, {end}", self.pieces, self.events))
     }
 
-    /// An event as JSON, perhaps within a JSON-RPC response. It is not parsed: its head says what it is.
+    /// Adds a JSON event, which may be inside a JSON-RPC response. Looks only at its beginning and does not parse it.
     pub fn json(&mut self, data: &[u8]) {
         self.events += 1;
         if self.events == 1
@@ -53,7 +53,7 @@ impl Seen {
         }
     }
 
-    /// An event as a message.
+    /// Adds an event that is a message.
     pub fn message(&mut self, event: &StreamResponse) {
         self.events += 1;
         let status = match &event.payload {
@@ -77,12 +77,12 @@ impl Seen {
     }
 }
 
-/// Whether a task is completed.
+/// Returns whether a task is completed.
 pub fn completed(task: &Task) -> bool {
     task.status.as_ref().is_some_and(|status| status.state() == TaskState::Completed)
 }
 
-/// The id of the task in an answer or an event.
+/// Returns the task's id in an answer or an event.
 pub fn task_in(json: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(json).ok()?;
     let task = &value.get("result").unwrap_or(&value)["task"];

@@ -1,21 +1,21 @@
-//! Medians over rounds, as tables that a README can cite.
+//! Prints medians over rounds as Markdown tables.
 
 use std::collections::BTreeMap;
 
 use crate::load::Sample;
 
-/// Which server a sample is of.
+/// The server of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Of {
-    /// Ours.
+    /// Our server.
     Ours,
-    /// The bare one.
+    /// The bare server.
     Bare,
-    /// The bare one where all events are there at once.
+    /// The bare server with all events available at once.
     Burst,
 }
 
-/// All samples, by cell in the order of the first round.
+/// All samples by cell, in the order of the first round.
 #[derive(Default)]
 pub struct Samples {
     cells: Vec<(String, BTreeMap<Of, Vec<Sample>>)>,
@@ -30,20 +30,20 @@ impl Samples {
         self.cells[at].1.entry(of).or_default().push(sample);
     }
 
-    /// The median of a figure; `None` where nothing was measured.
+    /// Returns the median of a figure, or `None` if it was not measured.
     pub fn median(&self, cell: &str, of: Of, figure: fn(&Sample) -> f64) -> Option<f64> {
         let samples = &self.cells.iter().find(|(name, _)| name == cell)?.1;
         median(samples.get(&of)?.iter().map(figure).collect())
     }
 
-    /// The median over rounds of how much of a figure ours has for each that the other has.
+    /// Returns the median over rounds of the ratio between our server's figure and the other's.
     pub fn ratio(&self, cell: &str, of: Of, figure: fn(&Sample) -> f64) -> Option<f64> {
         let samples = &self.cells.iter().find(|(name, _)| name == cell)?.1;
         let pairs = samples.get(&Of::Ours)?.iter().zip(samples.get(&of)?);
         median(pairs.map(|(ours, other)| figure(ours) / figure(other)).collect())
     }
 
-    /// Rows of a table: the cells whose name begins so, and what each column says of them.
+    /// Prints a table of the cells whose name begins with a prefix.
     pub fn print(&self, title: &str, begins: &str, columns: &[(&str, Column)]) {
         let mut rows = self.cells.iter().filter(|(name, _)| name.starts_with(begins)).peekable();
         if rows.peek().is_none() {
@@ -57,33 +57,33 @@ impl Samples {
         }
     }
 
-    /// What did not count, and whether the figures are to be trusted.
+    /// Prints failed calls, and how far other load may have affected the figures.
     pub fn print_doubts(&self) {
         let all = || self.cells.iter().flat_map(|(cell, of)| of.iter().map(move |(of, samples)| (cell, of, samples)));
         for (cell, of, samples) in all() {
             for (count, why) in samples.iter().filter_map(|sample| sample.failed.as_ref()) {
-                println!("\n{cell}, {of:?}: {count} calls do not count; the first: {why}");
+                println!("\n{cell}, {of:?}: {count} calls failed; the first: {why}");
             }
         }
         let most = |figure: fn(&Sample) -> f64| all().flat_map(|(.., samples)| samples).map(figure).fold(0.0, f64::max);
         let others = median(all().flat_map(|(.., samples)| samples).map(|sample| sample.others).collect());
         if let Some(others) = others {
             let most = most(|sample| sample.others);
-            println!("\nOther processes took {others:.2} cores (median of all cells; at most {most:.2}).");
+            println!("\nOther processes used {others:.2} cores (median of all cells; at most {most:.2}).");
         }
         let client = most(|sample| sample.client);
         println!(
-            "The client took at most {client:.2} of its core; near 1.00 it is what limits the rate, not the CPU time."
+            "The client used at most {client:.2} of its core; near 1.00 it limits the rate, but not the CPU time."
         );
     }
 }
 
-/// What a column says.
+/// The content of a column.
 #[derive(Clone, Copy)]
 pub enum Column {
     /// A figure of one server.
     Figure(Of, fn(&Sample) -> f64),
-    /// How much of it ours has for each that another has.
+    /// The ratio between our server and another.
     Ratio(Of, fn(&Sample) -> f64),
 }
 
@@ -97,7 +97,7 @@ impl Column {
     }
 }
 
-/// Three digits of it are enough.
+/// Prints a figure with three digits.
 pub fn short(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -111,7 +111,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// A figure, and what it is held against.
+/// Prints a figure with its target.
 pub fn print_mark(what: &str, value: Option<f64>, most: f64, unit: &str) {
     if let Some(value) = value {
         let verdict = if value <= most { "met" } else { "missed" };

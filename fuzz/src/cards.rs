@@ -1,12 +1,12 @@
-//! Other people's cards and keys: whatever they are, they are judged and not believed.
+//! Cards and keys of other servers.
 
 use tricord::card::{Form, Jwk, JwkSet, SignedCard, canonicalize, lint};
 
-/// A card, linted and checked with a key.
+/// Lints a card and checks its signatures with a key.
 pub fn card(data: &[u8]) -> bool {
     let findings = lint(data);
     let Ok(card) = SignedCard::read(data) else {
-        assert!(!findings.is_empty(), "what is no card has something wrong with it");
+        assert!(!findings.is_empty(), "a document that is not a card has findings");
         return false;
     };
     let key = Jwk {
@@ -17,17 +17,17 @@ pub fn card(data: &[u8]) -> bool {
     };
     let _ = card.has_unknown_keys();
     for signature in &card.card().signatures {
-        assert!(card.check(signature, &key).is_err(), "nobody here has the key");
+        assert!(card.check(signature, &key).is_err(), "no input was signed with this key");
     }
     for form in [Form::Protocol, Form::WithoutEmpty] {
         let payload = form.of(card.card());
         let value: serde_json::Value = serde_json::from_slice(&payload).expect("the canonical form is JSON");
-        assert_eq!(canonicalize(&value), payload, "it is its own canonical form");
+        assert_eq!(canonicalize(&value), payload, "the canonical form is stable");
     }
     true
 }
 
-/// Keys as JSON and as PEM.
+/// Reads keys as JSON and as PEM.
 pub fn keys(data: &[u8]) -> bool {
     let mut keys = Vec::new();
     keys.extend(JwkSet::from_json(data).map(|set| set.keys).unwrap_or_default());

@@ -1,7 +1,8 @@
-//! What is fuzzed: functions that take any bytes, and panic where something does not hold.
+//! The fuzz targets: functions that accept any bytes and panic if a property does not hold.
 //!
-//! `cargo fuzz run <name>` feeds them under nightly Rust; `tests/fuzz.rs` includes this file and feeds them for a while under
-//! stable. Each says whether the bytes were accepted, so that the stable driver knows what is worth changing further.
+//! `cargo fuzz run <name>` runs them on nightly Rust. `tests/fuzz.rs` includes this file and runs them for a while on
+//! stable. Each target returns whether the bytes were accepted, so that the stable driver knows which inputs to change
+//! further.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
@@ -15,10 +16,10 @@ pub use messages::{proto_json, protobuf};
 pub use server::server;
 pub use texts::{envelope, headers, last_event_id, page_token, path, query, sse};
 
-/// One thing that is fuzzed.
+/// A fuzz target.
 pub type Target = fn(&[u8]) -> bool;
 
-/// All of them, by the names of their corpora.
+/// All targets, by the names of their corpora.
 pub const TARGETS: &[(&str, Target)] = &[
     ("card", card),
     ("envelope", envelope),

@@ -1,4 +1,4 @@
-//! Requests as JSON and as protobuf: what is read survives being written, in both forms.
+//! Requests as JSON and as protobuf: writing a request that was read does not change it, in either form.
 
 use std::fmt::Debug;
 
@@ -28,12 +28,12 @@ macro_rules! every_request {
     };
 }
 
-/// ProtoJSON of every request.
+/// Reads every request as ProtoJSON.
 pub fn proto_json(data: &[u8]) -> bool {
     every_request!(from_json, data)
 }
 
-/// Protobuf of every request.
+/// Reads every request as protobuf.
 pub fn protobuf(data: &[u8]) -> bool {
     every_request!(from_protobuf, data)
 }
@@ -44,7 +44,7 @@ fn from_json<T: Request>(data: &[u8]) -> bool {
         Err(error) => {
             let json = std::str::from_utf8(data).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
             match error.kind().reason {
-                "PARSE_ERROR" => assert!(!json, "JSON is called none: {error}"),
+                "PARSE_ERROR" => assert!(!json, "valid JSON was refused as not JSON: {error}"),
                 "INVALID_PARAMS" => assert!(error.field_violations().len() == 1, "{error}"),
                 other => panic!("{other}: {error}"),
             }
@@ -53,18 +53,18 @@ fn from_json<T: Request>(data: &[u8]) -> bool {
     };
     json_again(&message);
     protobuf_again(&message);
-    // Whatever it says of the message, it says so without panicking.
+    // The result does not matter, as long as the validator does not panic.
     message.validate().is_ok()
 }
 
 fn from_protobuf<T: Request>(data: &[u8]) -> bool {
     let Ok(message) = T::decode(data) else { return false };
-    let again = T::decode(message.encode_to_vec().as_slice()).expect("what was written is read");
+    let again = T::decode(message.encode_to_vec().as_slice()).expect("our own protobuf can be read");
     assert_eq!(again.encode_to_vec(), message.encode_to_vec());
     if message.validate().is_err() {
         return false;
     }
-    // What passes as a request can be said in JSON.
+    // JSON can represent every valid request.
     json_again(&message);
     true
 }
@@ -78,5 +78,5 @@ fn json_again<T: Request>(message: &T) {
 
 fn protobuf_again<T: Request>(message: &T) {
     let bytes = message.encode_to_vec();
-    assert_eq!(&T::decode(bytes.as_slice()).expect("protobuf of ours is read"), message, "protobuf changed it");
+    assert_eq!(&T::decode(bytes.as_slice()).expect("our own protobuf can be read"), message, "protobuf changed it");
 }

@@ -1,4 +1,4 @@
-//! A whole request on the way through routes, wires and errors: never a fault of the server's own.
+//! A whole request through routes, bindings and errors: no input causes an internal error.
 //!
 //! The input is text: `VERB target`, header lines, an empty line, the body.
 
@@ -26,7 +26,7 @@ thread_local! {
     };
 }
 
-/// Any request to any wire.
+/// Sends any request to any binding.
 pub fn server(data: &[u8]) -> bool {
     let Some(request) = request(data) else { return false };
     let sent = format!("{} {} {:?}", request.method(), request.uri(), request.headers());
@@ -54,7 +54,7 @@ fn request(data: &[u8]) -> Option<Request<Full<Bytes>>> {
 
 async fn judge(sent: &str, response: Response<Body>) -> bool {
     let (head, body) = response.into_parts();
-    let body = body.collect().await.unwrap_or_else(|error| panic!("{sent}: the answer breaks off: {error}"));
+    let body = body.collect().await.unwrap_or_else(|error| panic!("{sent}: the answer is incomplete: {error}"));
     let trailers = body.trailers().cloned().unwrap_or_default();
     let body = body.to_bytes();
     assert!(!head.status.is_server_error(), "{sent}: {}: {body:?}", head.status);
@@ -78,7 +78,7 @@ async fn judge(sent: &str, response: Response<Body>) -> bool {
     head.status.is_success()
 }
 
-/// A service that answers with what it is asked about.
+/// A service that answers with parts of the request.
 struct Mirror;
 
 fn task(id: String) -> Result<Reply<Task>, Error> {

@@ -1,4 +1,4 @@
-//! Texts that peers write: envelopes, headers, paths, queries, tokens, event streams.
+//! Texts from other programs: envelopes, headers, paths, queries, tokens, event streams.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use tricord_bindings::query::{self, FromQuery, Path};
 use tricord_bindings::{EventId, fuzz};
 use uuid::Uuid;
 
-/// A JSON-RPC envelope.
+/// Reads a JSON-RPC envelope.
 pub fn envelope(data: &[u8]) -> bool {
     let (id, method, params) = match fuzz::envelope(data) {
         Ok(read) => read,
@@ -43,7 +43,7 @@ pub fn envelope(data: &[u8]) -> bool {
     true
 }
 
-/// `A2A-Version` and `A2A-Extensions`: header lines, the first of which is the version's.
+/// Reads the headers `A2A-Version` and `A2A-Extensions`, one a line. The first line is the version.
 pub fn headers(data: &[u8]) -> bool {
     let mut headers = HeaderMap::new();
     for (index, line) in data.split(|byte| *byte == b'\n').enumerate() {
@@ -56,7 +56,7 @@ pub fn headers(data: &[u8]) -> bool {
         assert!(!uri.is_empty() && uri.trim() == uri && !uri.contains(','), "{uri:?}");
         assert!(!extensions[..index].contains(uri), "{uri:?} twice");
     }
-    // The list in one line means the same.
+    // The list in one line has the same meaning.
     let joined = HeaderMap::from_iter([(
         HeaderName::from_static(PROTOCOL.extensions_header),
         HeaderValue::from_str(&extensions.join(",")).expect("URIs of headers are a header"),
@@ -78,7 +78,7 @@ pub fn headers(data: &[u8]) -> bool {
     }
 }
 
-/// `Last-Event-ID`.
+/// Reads a `Last-Event-ID`.
 pub fn last_event_id(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     for head in [0, 1, 7, u64::MAX] {
@@ -96,7 +96,7 @@ pub fn last_event_id(data: &[u8]) -> bool {
     true
 }
 
-/// Page tokens: bytes as a token, as what a token says, and as a change to a good one.
+/// Reads page tokens: the bytes as a token, as the content of a token, and as a change to a valid one.
 pub fn page_token(data: &[u8]) -> bool {
     let key = PageKey::new(&[1; 32]);
     let query = |context: &str| ListQuery {
@@ -135,7 +135,7 @@ pub fn page_token(data: &[u8]) -> bool {
     accepted
 }
 
-/// The path of an HTTP+JSON request.
+/// Splits the path of an HTTP+JSON request.
 pub fn path(data: &[u8]) -> bool {
     let Ok(raw) = std::str::from_utf8(data) else { return false };
     let Some(path) = Path::split(raw, ACTIONS) else { return false };
@@ -150,7 +150,7 @@ pub fn path(data: &[u8]) -> bool {
     true
 }
 
-/// The query of an HTTP+JSON request.
+/// Reads the query of an HTTP+JSON request.
 pub fn query(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     fn again<R: FromQuery + Default + PartialEq + std::fmt::Debug + serde::Serialize>(text: &str) -> bool {
@@ -180,7 +180,7 @@ fn quote(text: &str) -> String {
         .collect()
 }
 
-/// What the client reads of a stream. The first byte says how the rest is cut into pieces.
+/// Reads an event stream as the client does. The first byte says how the rest is cut into pieces.
 pub fn sse(data: &[u8]) -> bool {
     const LIMIT: usize = 256;
     fn read(pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<(Vec<SseEvent>, bool), SseError> {
@@ -195,9 +195,9 @@ pub fn sse(data: &[u8]) -> bool {
     let Some((cut, body)) = data.split_first() else { return false };
     let whole = read([body].into_iter());
     let pieces = read(body.chunks(1 + usize::from(*cut) % 16));
-    assert_eq!(whole, pieces, "pieces make a difference");
+    assert_eq!(whole, pieces, "the result depends on how the body is cut");
     let Ok((events, _)) = whole else { return false };
-    // What was read can be written as a server writes it, and is read again.
+    // Events that were read can be written as a server writes them, and read again.
     let mut written = String::new();
     for event in &events {
         assert!(event.data.len() <= LIMIT, "{} bytes", event.data.len());

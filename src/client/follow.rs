@@ -1,8 +1,8 @@
 //! Follows a task to its end, even if connections break.
 //!
 //! After a break it subscribes to the task again: after the last event if events have ids, otherwise from the current
-//! state, which then arrives as a `task` event. If the task ended in the meantime, it is read, and its final state arrives
-//! the same way. So a reader sees every change once, or a whole `task` that contains it.
+//! state, which then arrives as a `task` event. If the task ended in the meantime, it is read, and its final state
+//! arrives the same way. So a reader sees every change once, or a whole `task` that contains it.
 
 use std::time::Duration;
 
@@ -169,7 +169,8 @@ impl Follow {
     async fn resume(&mut self) -> Result<Option<StreamResponse>, ClientError> {
         let task = self.task.clone().unwrap_or_default();
         loop {
-            // The first end of a stream may be a restart. A server that keeps ending streams is not asked again without a pause.
+            // The first end of a stream may be a restart. A server that keeps ending streams is not asked again without
+            // a pause.
             let waits = self.attempts.max(self.quiet.saturating_sub(1)).min(ATTEMPTS);
             if waits > 0 {
                 tokio::time::sleep((FIRST_WAIT * 2_u32.pow(waits - 1)).min(LONGEST_WAIT)).await;

@@ -31,8 +31,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Answers with a card of these interfaces (binding and path), and other requests by `answer`, which gets the request and how
-    /// many came before it.
+    /// Answers with a card of these interfaces (binding and path), and other requests by `answer`, which gets the
+    /// request and how many came before it.
     pub(crate) fn new(interfaces: &[(&str, &str)], answer: impl Fn(&Seen, usize) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

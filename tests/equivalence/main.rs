@@ -1,8 +1,9 @@
 //! Equivalence of the bindings: a request, valid or not, has the same outcome over each of them.
 //!
-//! Random requests go to the real server over all three bindings, and the test compares their outcomes: accepted or refused,
-//! the reason, the paths of invalid fields, the resulting tasks. `TRICORD_EQUIVALENCE_REQUESTS` is the number of requests
-//! (20,000), `TRICORD_EQUIVALENCE_SEED` the seed, and `TRICORD_EQUIVALENCE_CASE` a single case that an earlier run printed.
+//! Random requests go to the real server over all three bindings, and the test compares their outcomes: accepted or
+//! refused, the reason, the paths of invalid fields, the resulting tasks. `TRICORD_EQUIVALENCE_REQUESTS` is the number
+//! of requests (20,000), `TRICORD_EQUIVALENCE_SEED` the seed, and `TRICORD_EQUIVALENCE_CASE` a single case that an
+//! earlier run printed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "what was sent is part of the result")]

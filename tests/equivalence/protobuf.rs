@@ -1,13 +1,13 @@
-//! Converts a JSON request to protobuf, if protobuf can express it. Uses the descriptors and not the server's own reader, so
-//! that the two can disagree.
+//! Converts a JSON request to protobuf, if protobuf can express it. Uses the descriptors and not the server's own
+//! reader, so that the two can disagree.
 
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value as Field};
 use serde_json::Value;
 use tricord_bindings::wkt::Timestamp;
 
-/// Returns the bytes of a request message, or `None` if protobuf cannot express the JSON: a value of a wrong type, an unknown
-/// name, a field given twice.
+/// Returns the bytes of a request message, or `None` if protobuf cannot express the JSON: a value of a wrong type, an
+/// unknown name, a field given twice.
 pub(crate) fn encode(pool: &DescriptorPool, request: &str, json: &Value) -> Option<Vec<u8>> {
     let descriptor = pool.get_message_by_name(&format!("lf.a2a.v1.{request}"))?;
     Some(message(&descriptor, json)?.encode_to_vec())

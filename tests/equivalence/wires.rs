@@ -71,7 +71,8 @@ impl Wires {
         Some(request)
     }
 
-    /// Sends a request and reads the answer, or only the first event of an endless stream. An error is a fault of the binding.
+    /// Sends a request and reads the answer, or only the first event of an endless stream. An error is a fault of the
+    /// binding.
     pub(crate) async fn send(
         &self,
         wire: Binding,

@@ -1,8 +1,8 @@
 //! The tasks on the server before the comparison, and the placeholders by which cases name them.
 //!
-//! Every run creates new values for the placeholders, so that a printed case can be sent to another server. `@live` is a task
-//! that waits for input, a separate one for each binding and case. `@key` is an idempotency key, the same for a case over all
-//! bindings. All other tasks have ended and are only read.
+//! Every run creates new values for the placeholders, so that a printed case can be sent to another server. `@live` is
+//! a task that waits for input, a separate one for each binding and case. `@key` is an idempotency key, the same for a
+//! case over all bindings. All other tasks have ended and are only read.
 
 use std::collections::HashMap;
 
@@ -116,7 +116,8 @@ impl World {
             }
         }
         let means = |name: &str, text: &str| match fresh.get(text) {
-            // Values that differ between bindings only replace names that the server resolves, not content that it returns.
+            // Values that differ between bindings only replace names that the server resolves, not content that it
+            // returns.
             Some(fresh) => ["id", "taskId", "contextId", ""].contains(&name).then(|| fresh.clone()),
             None => self.means.get(text).cloned(),
         };

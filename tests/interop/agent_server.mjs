@@ -1,4 +1,4 @@
-// An agent served by other people's library on all three bindings: as agent_server.py, in JavaScript.
+// An agent served by another library over all three bindings: agent_server.py in JavaScript.
 
 import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';

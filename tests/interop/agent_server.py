@@ -1,4 +1,4 @@
-"""An agent served by other people's library on all three bindings. Prints its address, then serves until it is ended.
+"""An agent served by another library over all three bindings. Prints its URL and serves until it is stopped.
 
 It answers word by word, `ask` with a question, `say X` with a message X and no task, and waits between words where the
 message begins with `slow`."""

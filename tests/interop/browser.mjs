@@ -1,6 +1,6 @@
-// A page of another origin calls a server from a real browser, with nothing but what browsers have: fetch and EventSource.
-// Arguments: the server's address, and a port for the page; the origin http://127.0.0.1:PORT may call, http://localhost:PORT may
-// not. Prints a line for each thing that works and ends with 1 at the first that does not.
+// A page of another origin calls a server from a real browser, using only fetch and EventSource.
+// Arguments: the server's URL, and a port for the page. The origin http://127.0.0.1:PORT is allowed, http://localhost:PORT
+// is not. Prints a line for each check that passes, and exits with 1 at the first that fails.
 
 import { createRequire } from "node:module";
 import { createServer } from "node:http";
@@ -35,7 +35,7 @@ async function open(origin) {
   return page;
 }
 
-// What runs in the page.
+// The code that runs in the page.
 function library(server) {
   const headers = { "A2A-Version": "1.0", "Content-Type": "application/json" };
   const message = (text) => ({
@@ -44,7 +44,7 @@ function library(server) {
   const post = (path, body, more = {}) =>
     fetch(server + path, { method: "POST", headers: { ...headers, ...more }, body: JSON.stringify(body) });
   const rpc = (method, params) => post("/", { jsonrpc: "2.0", id: 7, method, params });
-  // The data of the events of a stream, one by one as they come.
+  // Yields the data of a stream's events as they arrive.
   async function* events(response) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let buffer = "";
@@ -58,7 +58,7 @@ function library(server) {
       }
     }
   }
-  // Opens a gate once a stream has begun, so that it must have come through before its end.
+  // Opens a gate once a stream has begun, which shows that the stream was not held back until its end.
   async function through(response, key, payload) {
     const seen = [];
     for await (const event of events(response)) {
@@ -143,7 +143,7 @@ const checks = {
     const text = (bytes) => new TextDecoder().decode(bytes);
     // GetTask of "none": field 2.
     const lost = await call("GetTask", [0x12, 4, ...new TextEncoder().encode("none")]);
-    // ListTasks of nothing in particular: a message, and behind it the trailers.
+    // ListTasks without parameters: a message, followed by the trailers.
     const listed = new Uint8Array(await (await call("ListTasks", [])).arrayBuffer());
     const length = new DataView(listed.buffer).getUint32(1);
     const trailers = listed.slice(5 + length);
@@ -172,7 +172,7 @@ try {
     console.log(right ? `ok ${name}` : `failed ${name}: ${result}`);
     failed += !right;
   }
-  // The same things from a page that was not allowed: the browser keeps the answers from it.
+  // The same calls from a page that is not allowed: the browser withholds the answers.
   const other = await open(`http://localhost:${port}/`);
   for (const [name, check] of Object.entries(checks)) {
     const kept = await other.evaluate(check).then(

@@ -1,5 +1,5 @@
-// Signs and verifies agent cards with other people's library for JavaScript; reads and writes what card_signing.py does.
-// Cards go in as JSON: of its own card objects the library forgets the security schemes when it makes the canonical form.
+// Signs and verifies agent cards with another library for JavaScript. Input and output are those of card_signing.py.
+// Cards are passed as JSON, because the library drops the security schemes of its own card objects from the canonical form.
 
 import { createRequire } from "node:module";
 import { createPrivateKey, createPublicKey } from "node:crypto";
@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 const require = createRequire(new URL("../../target/node/", import.meta.url));
 const { generateAgentCardSignature, verifyAgentCardSignature } = require("@a2a-js/sdk");
 
-// It tells the console of every signature that does not hold.
+// The library logs every signature that does not verify.
 console.debug = () => {};
 
 const task = JSON.parse(readFileSync(0, "utf8"));

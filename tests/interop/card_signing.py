@@ -1,4 +1,4 @@
-"""Signs and verifies agent cards with other people's library. Reads a JSON document `{"jwks", "verify": [cards], "sign":
+"""Signs and verifies agent cards with another library. Reads a JSON document `{"jwks", "verify": [cards], "sign":
 [cards], "key": PEM, "header": {}}` and writes `{"verified": [true or why not], "signed": [cards]}`."""
 
 import json
@@ -19,7 +19,7 @@ def main() -> None:
         try:
             verify(ParseDict(card, AgentCard()))
             verified.append(True)
-        except Exception as error:  # the reason is what the test shows
+        except Exception as error:  # the test prints the reason
             verified.append(repr(error))
     sign = create_agent_card_signer(task["key"], task["header"])
     signed = [MessageToDict(sign(ParseDict(card, AgentCard()))) for card in task["sign"]]

@@ -1,4 +1,4 @@
-"""Writes the published schema, as the A2A SDK carries it, as an encoded FileDescriptorSet with all it imports."""
+"""Writes the published schema from the A2A SDK as an encoded FileDescriptorSet with all imports."""
 
 import sys
 

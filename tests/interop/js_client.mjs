@@ -1,4 +1,4 @@
-// The official JavaScript client, as its registry gives it, against a server of ours: one wire, a list of scenarios.
+// Runs scenarios with the official, unchanged JavaScript client against our server over one binding.
 //
 //     node js_client.mjs WIRE SERVER ADMIN BRISK
 //
@@ -76,7 +76,7 @@ async function a_client_from_nothing_but_the_address() {
   assert.equal(client.transport.protocolName, WIRE);
   const events = await allOf(client.sendMessageStream(askFor('echo hi')));
   assert.equal(stateOf(last(events)), State.TASK_STATE_COMPLETED);
-  // It has no extended card, so the client gives the one that it has.
+  // There is no extended card, so the client returns the public one.
   assert.equal((await client.getAgentCard()).name, 'kit');
 }
 
@@ -98,5 +98,5 @@ async function run(scenario, peer) {
 await run(a_client_from_nothing_but_the_address);
 const peer = await Peer.of();
 for (const scenario of [...EVERYWHERE, ...OF_THE_WIRE[WIRE]]) await run(scenario, peer);
-// Open connections would keep the process.
+// Open connections would keep the process alive.
 process.exit(0);

@@ -1,5 +1,5 @@
 """Reads an OpenAPI document from the first line, then lines of `schema<TAB>JSON`. Checks that the document is valid OpenAPI 3.1
-and that each JSON is what the document's schema of that name says."""
+and that each JSON matches the document's schema with that name."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ def main() -> int:
         name, text = line.rstrip("\n").split("\t", 1)
         if name not in validators:
             schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
-            # Nothing beyond the document's words is printed, so what a schema does not name is a mistake.
+            # The server prints nothing that is not in the document, so an unknown property is a mistake.
             validators[name] = Draft202012Validator(closed(schema))
         for error in validators[name].iter_errors(json.loads(text)):
             print(f"{name}: {error.json_path}: {error.message[:300]}", file=sys.stderr)
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def closed(schema):
-    """The schema with objects that hold only the properties it names."""
+    """Returns the schema with objects that allow only the listed properties."""
     if isinstance(schema, list):
         return [closed(part) for part in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Reads an OpenRPC document and checks it against the schema of OpenRPC 1.3, its references included."""
+"""Reads an OpenRPC document and checks it, including references, against the schema of OpenRPC 1.3."""
 
 import json
 import pathlib
@@ -14,10 +14,10 @@ MODULE = pathlib.Path(__file__).parents[2] / "target/node/node_modules/@open-rpc
 
 def main() -> int:
     document = json.load(sys.stdin)
-    # The package holds its schema as a script only.
+    # The package has its schema only as a script.
     print_schema = f"JSON.stringify(require({json.dumps(str(MODULE))}).openrpcDocument)"
     schema = json.loads(subprocess.run(["node", "-p", print_schema], check=True, capture_output=True).stdout)
-    # Where it speaks of schemas it means draft 7, under names of its own.
+    # Its references to JSON Schema draft 7 use their own names.
     draft7 = {key: value for key, value in Draft7Validator.META_SCHEMA.items() if key != "$id"}
     own = {"JSONSchemaObject": {"properties": {"$ref": draft7["properties"]["$ref"]}}}
     draft7["definitions"] = {**draft7["definitions"], **own}

@@ -1,4 +1,4 @@
-"""Reads lines of `message<TAB>protobuf in base64<TAB>JSON`, checks that Google's JSON library reads the JSON into that very
+"""Reads lines of `message<TAB>protobuf in base64<TAB>JSON`, checks that Google's JSON library reads the JSON as that
 message, and prints the message as that library writes it, one line each."""
 
 import base64

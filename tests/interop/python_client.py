@@ -1,10 +1,10 @@
-"""The official Python client, as its registry gives it, against a server of ours: one wire, a list of scenarios.
+"""Runs scenarios with the official, unchanged Python client against our server over one binding.
 
     python_client.py WIRE SERVER ADMIN BRISK MUTE
 
 WIRE is JSONRPC, HTTP+JSON or GRPC. SERVER has the agents `kit` (conformance, the default one), `other` (echo) and
-`strict` (conformance, requires an extension); ADMIN is its operators' port. BRISK and MUTE are servers with `kit`
-alone: the one pings after 300 ms of silence, the other never. A line `ok NAME` is written for each scenario that
+`strict` (conformance, requires an extension); ADMIN is its admin port. BRISK and MUTE are servers with `kit`
+alone: the first pings after 300 ms without events, the second never. A line `ok NAME` is written for each scenario that
 passes; the first that fails ends the run, with what was sent and received."""
 
 import asyncio
@@ -14,7 +14,7 @@ import traceback
 from python import content, refusals, streams, tasks, wire
 from python.peer import WIRE, Peer, log
 
-# Those of the first list make their own clients; the others share one.
+# The scenarios of the first list create their own clients. The others share one.
 ALONE = [wire.card_by_the_resolver, wire.client_from_nothing_but_the_address]
 SHARED = [
     tasks.send,
@@ -64,7 +64,7 @@ OF_THE_WIRE = {
 
 
 async def main():
-    # Left alone, a scenario that hangs says nothing.
+    # Without a time limit, a hanging scenario would print nothing.
     async def run(name, scenario):
         log.clear()
         try:

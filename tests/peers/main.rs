@@ -1,5 +1,5 @@
-//! The official clients of other languages, unchanged, against the real binary: one test for each client and binding. Their
-//! scripts are `python_client.py` and `js_client.mjs` in `tests/interop`.
+//! The official clients of other languages, unchanged, against the real binary: one test for each client and binding.
+//! Their scripts are `python_client.py` and `js_client.mjs` in `tests/interop`.
 
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests of the wire")]
 #[path = "../wire/support.rs"]

@@ -1,4 +1,4 @@
-//! Every message of the protocol by its name, so that tests can go over all of them.
+//! A table of all messages of the protocol, so that tests can iterate over them.
 
 use std::fmt::Debug;
 
@@ -9,24 +9,24 @@ use serde::de::DeserializeOwned;
 use tricord::schema;
 use tricord_bindings::{Error, proto_json};
 
-/// One message type, with protobuf as the common ground: tests hold messages as protobuf bytes.
+/// One message type. Tests hold messages as protobuf bytes, which all types share.
 pub(crate) struct Codec {
     pub(crate) name: &'static str,
-    /// JSON in, protobuf out.
+    /// Converts JSON to protobuf.
     pub(crate) read: fn(&[u8]) -> Result<Vec<u8>, Error>,
-    /// Protobuf in, JSON out.
+    /// Converts protobuf to JSON.
     pub(crate) print: fn(&[u8]) -> String,
 }
 
-/// Reads JSON; on the way the message has to survive protobuf and its own JSON unchanged.
+/// Reads JSON, and checks that neither protobuf nor the message's own JSON changes it.
 fn read<T: Message + Default + PartialEq + Debug + Serialize + DeserializeOwned>(
     json: &[u8],
 ) -> Result<Vec<u8>, Error> {
     let message: T = proto_json::decode(json)?;
     let bytes = message.encode_to_vec();
-    assert_eq!(T::decode(bytes.as_slice()).expect("protobuf of ours is read"), message, "protobuf changed it");
+    assert_eq!(T::decode(bytes.as_slice()).expect("our own protobuf can be read"), message, "protobuf changed it");
     let printed = serde_json::to_vec(&message).expect("a message prints");
-    assert_eq!(proto_json::decode::<T>(&printed).expect("JSON of ours is read"), message, "JSON changed it");
+    assert_eq!(proto_json::decode::<T>(&printed).expect("our own JSON can be read"), message, "JSON changed it");
     Ok(bytes)
 }
 
@@ -37,7 +37,7 @@ fn print<T: Message + Default + Serialize>(protobuf: &[u8]) -> String {
 
 macro_rules! messages {
     ($($name:literal $type:ident),* $(,)?) => {
-        /// All messages of the protocol's package.
+        /// All messages in the protocol's package.
         pub(crate) const MESSAGES: &[Codec] = &[$(
             Codec { name: $name, read: read::<schema::$type>, print: print::<schema::$type> }
         ),*];
@@ -69,22 +69,22 @@ messages! {
     "ListTaskPushNotificationConfigsResponse" ListTaskPushNotificationConfigsResponse,
 }
 
-/// The codec of a message.
+/// Returns the codec of a message.
 pub(crate) fn codec(name: &str) -> &'static Codec {
     MESSAGES.iter().find(|codec| codec.name == name).unwrap_or_else(|| panic!("no message {name}"))
 }
 
-/// The descriptors of the schema, options included.
+/// Returns the descriptors of the schema, including options.
 pub(crate) fn pool() -> DescriptorPool {
-    DescriptorPool::decode(schema::DESCRIPTORS).expect("our descriptors hold together")
+    DescriptorPool::decode(schema::DESCRIPTORS).expect("our descriptors are consistent")
 }
 
-/// Messages of the protocol's package, without those of map entries.
+/// Returns the messages in the protocol's package, without map entries.
 pub(crate) fn messages(pool: &DescriptorPool) -> Vec<MessageDescriptor> {
     pool.all_messages().filter(|m| m.package_name() == "lf.a2a.v1" && !m.is_map_entry()).collect()
 }
 
-/// Whether the schema marks a field as required.
+/// Returns whether the schema marks a field as required.
 pub(crate) fn required(field: &prost_reflect::FieldDescriptor) -> bool {
     let pool = field.parent_pool();
     let behavior = pool.get_extension_by_name("google.api.field_behavior").expect("the option is in the schema");

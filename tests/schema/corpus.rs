@@ -1,4 +1,4 @@
-//! The corpus of ProtoJSON cases: what the codec makes of each JSON text. Its README tells where the answers come from.
+//! The corpus of ProtoJSON cases. `tests/protojson/README.md` says where the expected results come from.
 
 use prost_reflect::{Kind, MessageDescriptor};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ struct Case {
 }
 
 #[test]
-fn every_case_of_the_corpus_is_read_and_printed_as_it_says() {
+fn every_case_of_the_corpus_has_the_expected_result() {
     let cases: Vec<Case> = serde_json::from_str(CASES).expect("the corpus is JSON");
     let pool = pool();
     let mut wrong = Vec::new();
@@ -42,12 +42,12 @@ fn every_case_of_the_corpus_is_read_and_printed_as_it_says() {
         };
         wrong.extend(problem.map(|problem| format!("{}: {}\n  {problem}", case.name, case.json)));
     }
-    assert!(cases.len() >= 84, "the corpus lost cases");
+    assert!(cases.len() >= 84, "the corpus has fewer cases than it should");
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// Brings the expected output into our form: required fields without presence are always there, timestamps have three
-/// digits where none are needed.
+/// Converts the expected output to our form: required fields without presence are always written, and timestamps have
+/// three fraction digits where none are needed.
 fn normalise(message: &MessageDescriptor, json: &mut Value) {
     if message.full_name() == "google.protobuf.Timestamp" {
         let instant: tricord_bindings::wkt::Timestamp =
@@ -85,7 +85,7 @@ fn default_of(field: &prost_reflect::FieldDescriptor) -> Option<Value> {
     })
 }
 
-/// Equal, numbers compared as numbers.
+/// Returns whether two JSON values are equal, comparing numbers by value.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),

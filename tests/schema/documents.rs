@@ -1,5 +1,5 @@
-//! What is generated for people to read, held against golden copies so that a change of the API shows in review; and the
-//! OpenAPI and OpenRPC documents, held against validators and against the JSON that we really print.
+//! Generated documents: golden copies show a change of the API in review, and validators check the OpenAPI and OpenRPC
+//! documents and the JSON that we print.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use crate::codec::{codec, messages, pool};
 use crate::random::{self, Random};
 use crate::venv;
 
-/// Compares with the golden copy, or renews it.
+/// Compares a text with its golden copy, or updates the copy.
 #[track_caller]
 fn golden(name: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
@@ -30,7 +30,7 @@ fn golden(name: &str, generated: &str) {
     assert!(
         kept == generated,
         "tests/golden/{name} differs from what is generated now, first in {place}\n\
-         If the change is meant, renew the copy with: UPDATE_GOLDEN=1 cargo test --test schema golden"
+         If the change is intended, update the copy with: UPDATE_GOLDEN=1 cargo test --test schema golden"
     );
 }
 
@@ -103,7 +103,7 @@ fn every_http_rule_is_an_operation_of_the_document() {
 #[test]
 fn the_openapi_document_is_valid_and_describes_the_json_that_we_print() {
     let mut input = String::new();
-    // The document on the first line, then messages with their names.
+    // The first line is the document, and the others are messages with their names.
     let document: serde_json::Value = serde_json::from_str(OPENAPI).expect("the document is JSON");
     writeln!(input, "{document}").unwrap();
     for descriptor in messages(&pool()) {

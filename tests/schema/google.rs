@@ -14,7 +14,7 @@ use crate::venv;
 const EACH: u64 = 40;
 
 #[test]
-fn googles_library_and_ours_read_each_other() {
+fn googles_library_and_ours_read_each_others_json() {
     let mut input = String::new();
     let mut sent = Vec::new();
     for descriptor in messages(&pool()) {
@@ -26,10 +26,10 @@ fn googles_library_and_ours_read_each_other() {
             sent.push((descriptor.clone(), message, json));
         }
     }
-    // The script checks that the library reads our JSON into the same message, and answers with its own JSON.
+    // The script checks that Google's library reads our JSON as the same message, and prints its own JSON.
     let output = String::from_utf8(venv::run("protojson.py", input.as_bytes())).expect("JSON is UTF-8");
     let answers: Vec<_> = output.lines().collect();
-    assert_eq!(answers.len(), sent.len(), "an answer for each message");
+    assert_eq!(answers.len(), sent.len(), "expected an answer for each message");
     for (theirs, (descriptor, message, ours)) in answers.iter().zip(sent) {
         let name = descriptor.name();
         let read = (codec(name).read)(theirs.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}\n{theirs}"));

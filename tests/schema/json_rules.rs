@@ -1,4 +1,4 @@
-//! Rules of our JSON that the corpus does not reach: exact texts, and the paths in errors.
+//! Rules of our JSON that the corpus does not cover: exact texts, and the paths in errors.
 
 use serde::de::DeserializeOwned;
 use tricord::schema::*;
@@ -8,7 +8,7 @@ fn decode<T: DeserializeOwned>(json: &str) -> Result<T, Error> {
     proto_json::decode(json.as_bytes())
 }
 
-/// The one violation of a text that is refused.
+/// Returns the only violation of a text that is refused.
 #[track_caller]
 fn violation<T: DeserializeOwned>(json: &str) -> Violation {
     let Err(error) = decode::<T>(json) else { panic!("read: {json}") };
@@ -43,7 +43,7 @@ fn numbers_print_in_their_shortest_form() {
 }
 
 #[test]
-fn empty_things_inside_values_survive() {
+fn empty_values_inside_a_value_are_kept() {
     let json = r#"{"data":{"e":{},"f":false,"l":[],"n":null,"s":"","z":0}}"#;
     assert_eq!(reprinted::<Part>(json), json);
     assert_eq!(reprinted::<Part>(r#"{"data":null}"#), r#"{"data":null}"#);
@@ -64,7 +64,7 @@ fn timestamps_print_with_three_six_or_nine_digits_in_utc() {
 }
 
 #[test]
-fn required_fields_are_always_printed_and_others_when_set() {
+fn required_fields_are_always_printed_and_other_fields_if_set() {
     let empty = serde_json::to_string(&ListTasksResponse::default()).unwrap();
     assert_eq!(empty, r#"{"tasks":[],"nextPageToken":"","pageSize":0,"totalSize":0}"#);
     assert_eq!(serde_json::to_string(&Task::default()).unwrap(), r#"{"id":""}"#);
@@ -74,13 +74,13 @@ fn required_fields_are_always_printed_and_others_when_set() {
 }
 
 #[test]
-fn an_enum_number_of_a_newer_schema_is_printed_as_it_is() {
+fn an_unknown_enum_number_is_printed_as_a_number() {
     let status = TaskStatus { state: 99, ..Default::default() };
     assert_eq!(serde_json::to_string(&status).unwrap(), r#"{"state":99}"#);
 }
 
 #[test]
-fn values_that_json_does_not_have_still_print_as_json() {
+fn values_that_json_cannot_represent_are_printed_as_null() {
     use tricord_bindings::wkt::{Timestamp, Value, value::Kind};
     let print = |value: &Value| serde_json::to_string(value).unwrap();
     assert_eq!(print(&Value { kind: None }), "null");
@@ -121,7 +121,7 @@ fn errors_about_enums_list_the_names() {
 }
 
 #[test]
-fn whole_numbers_are_read_in_every_spelling_and_within_their_limits() {
+fn whole_numbers_are_read_in_every_spelling_up_to_their_limits() {
     for (json, length) in [("2147483647", i32::MAX), ("\"-2147483648\"", i32::MIN), ("1e2", 100), ("\"1.0e1\"", 10)] {
         let read: SendMessageConfiguration = decode(&format!(r#"{{"historyLength":{json}}}"#)).expect(json);
         assert_eq!(read.history_length, Some(length), "{json}");
@@ -133,7 +133,7 @@ fn whole_numbers_are_read_in_every_spelling_and_within_their_limits() {
 }
 
 #[test]
-fn null_and_absent_are_one_for_optional_fields() {
+fn null_means_absent_for_optional_fields() {
     let read: SendMessageConfiguration = decode(r#"{"historyLength":null}"#).unwrap();
     assert_eq!(read.history_length, None);
     let read: SendMessageConfiguration = decode(r#"{"historyLength":0}"#).unwrap();
@@ -141,13 +141,13 @@ fn null_and_absent_are_one_for_optional_fields() {
 }
 
 #[test]
-fn a_null_member_of_a_oneof_leaves_room_for_another() {
+fn a_null_member_of_a_oneof_counts_as_absent() {
     assert_eq!(reprinted::<Part>(r#"{"text":null,"url":"u"}"#), r#"{"url":"u"}"#);
     violation::<Part>(r#"{"data":null,"text":"t"}"#);
 }
 
 #[test]
-fn a_level_of_metadata_counts_like_one_of_data() {
+fn metadata_and_data_have_the_same_depth_limit() {
     let nested = |levels: usize| "{\"a\":".repeat(levels) + "1" + &"}".repeat(levels);
     decode::<Message>(&format!(r#"{{"metadata":{}}}"#, nested(30))).expect("30 levels are read");
     let deep = violation::<Message>(&format!(r#"{{"metadata":{}}}"#, nested(31)));

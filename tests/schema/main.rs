@@ -1,4 +1,4 @@
-//! The schema and what is generated from it: ProtoJSON, the validator, parity with the published protocol, documents.
+//! The schema and the code generated from it: ProtoJSON, the validator, parity with the published protocol, documents.
 
 mod codec;
 mod corpus;

@@ -1,4 +1,4 @@
-//! Our schema says the same as the published one, which the A2A SDK for Python carries: every fact that a wire can see.
+//! Compares our schema with the published one in the A2A SDK for Python, in every fact that a peer can observe.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::venv;
 
 const PACKAGE: &str = "lf.a2a.v1";
 
-/// What we say beyond the published schema: the text of the protocol names POST for SubscribeToTask, its schema does not.
-/// Options that no wire can see (`google.api.method_signature`) are not compared.
+/// Additions to the published schema: the text of the protocol has POST for SubscribeToTask, and its schema does not.
+/// Options that no peer can observe (`google.api.method_signature`) are not compared.
 const OURS_ALONE: &[&str] = &[
     "http SubscribeToTask POST /tasks/{id=*}:subscribe",
     "http SubscribeToTask POST /{tenant}/tasks/{id=*}:subscribe",
@@ -34,12 +34,12 @@ fn our_schema_is_the_published_one() {
         .extend(theirs.iter().filter(|(fact, _)| !ours.contains_key(*fact)).map(|(f, v)| format!("{f}: missing: {v}")));
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
     for fact in OURS_ALONE {
-        assert!(ours.contains_key(*fact), "{fact} is not in our schema: strike it from the list");
-        assert!(!theirs.contains_key(*fact), "{fact} is published now: strike it from the list");
+        assert!(ours.contains_key(*fact), "{fact} is not in our schema: remove it from the list");
+        assert!(!theirs.contains_key(*fact), "{fact} is in the published schema now: remove it from the list");
     }
 }
 
-/// Everything that a schema says, a line each.
+/// Returns every fact of a schema, one line each.
 fn facts(pool: &DescriptorPool) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for message in pool.all_messages().filter(|m| m.package_name() == PACKAGE) {
@@ -89,7 +89,7 @@ fn field_facts(field: &FieldDescriptor) -> String {
     )
 }
 
-/// Verbs and paths with their bodies; the order of bindings has no meaning.
+/// Adds verbs and paths with their bodies. The order of HTTP rules has no meaning.
 fn http_facts(rpc: &str, rule: &DynamicMessage, facts: &mut BTreeMap<String, String>) {
     let text =
         |name: &str| rule.get_field_by_name(name).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();

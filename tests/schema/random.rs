@@ -1,4 +1,4 @@
-//! Random messages of any type, made from its descriptor. The same seed makes the same message.
+//! Generates random messages of any type from its descriptor. The same seed gives the same message.
 
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
@@ -6,19 +6,19 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 use crate::codec::required;
 pub(crate) use crate::numbers::Random;
 
-/// A message that every wire can carry: known enum values, timestamps in range, set values, finite numbers.
+/// Returns a message that every binding can carry: known enum values, timestamps in range, set values, finite numbers.
 pub(crate) fn message(descriptor: &MessageDescriptor, random: &mut Random) -> DynamicMessage {
     made(descriptor, random, false)
 }
 
-/// The same, with every required message there and a member in every oneof.
+/// Returns such a message in which every required message is set and every oneof has a member.
 pub(crate) fn complete(descriptor: &MessageDescriptor, random: &mut Random) -> DynamicMessage {
     made(descriptor, random, true)
 }
 
 fn made(descriptor: &MessageDescriptor, random: &mut Random, complete: bool) -> DynamicMessage {
     let message = any(descriptor, random, complete);
-    // Through protobuf, where a field that holds its default and one that was never set become the same.
+    // In protobuf, a field with its default value and an unset field are the same.
     DynamicMessage::decode(descriptor.clone(), message.encode_to_vec().as_slice()).expect("it is protobuf")
 }
 
@@ -35,7 +35,7 @@ fn plain(descriptor: &MessageDescriptor, random: &mut Random, complete: bool) ->
     let mut message = DynamicMessage::new(descriptor.clone());
     for field in descriptor.fields() {
         let needed = complete && (required(&field) || field.containing_oneof().is_some());
-        // Of a oneof only the last set member stays, which is as it should be.
+        // Setting a member of a oneof replaces the one that was set before.
         if needed || random.below(3) > 0 {
             message.set_field(&field, field_value(&field, random, complete));
         }

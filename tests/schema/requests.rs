@@ -1,4 +1,4 @@
-//! The generated validator: what a decoded request has to hold, whatever wire it came by.
+//! The generated validator: the rules for a decoded request, over any binding.
 
 use prost::Message as _;
 use tricord::schema::part::Content;
@@ -23,7 +23,7 @@ fn send(message: Message) -> SendMessageRequest {
     SendMessageRequest { message: Some(message), ..Default::default() }
 }
 
-/// The paths of what is wrong.
+/// Returns the paths of the violations.
 fn wrong(request: &impl Validate) -> Vec<String> {
     match request.validate() {
         Ok(()) => Vec::new(),
@@ -35,14 +35,14 @@ fn wrong(request: &impl Validate) -> Vec<String> {
 }
 
 #[test]
-fn a_good_request_passes() {
+fn a_valid_request_passes() {
     assert!(wrong(&send(message(vec![text("hi"), text("")]))).is_empty());
     assert!(wrong(&ListTasksRequest::default()).is_empty());
     assert!(wrong(&GetExtendedAgentCardRequest::default()).is_empty());
 }
 
 #[test]
-fn everything_that_is_missing_is_named() {
+fn every_missing_field_is_named() {
     assert_eq!(wrong(&SendMessageRequest::default()), ["message"]);
     assert_eq!(wrong(&send(Message::default())), ["message.messageId", "message.role", "message.parts"]);
     assert_eq!(wrong(&send(message(vec![text("a"), Part::default()]))), ["message.parts[1]"]);
@@ -59,7 +59,7 @@ fn everything_that_is_missing_is_named() {
 }
 
 #[test]
-fn enum_numbers_are_known_and_required_ones_chosen() {
+fn enum_numbers_must_be_known_and_required_ones_specified() {
     assert_eq!(wrong(&send(Message { role: 7, ..message(vec![text("hi")]) })), ["message.role"]);
     assert_eq!(wrong(&send(Message { role: 0, ..message(vec![text("hi")]) })), ["message.role"]);
     assert_eq!(wrong(&ListTasksRequest { status: 99, ..Default::default() }), ["status"]);
@@ -68,7 +68,7 @@ fn enum_numbers_are_known_and_required_ones_chosen() {
 }
 
 #[test]
-fn values_are_such_as_json_can_hold() {
+fn values_that_json_cannot_represent_are_refused() {
     let inside = |value: Value| Value::from(Kind::ListValue(ListValue { values: vec![value] }));
     assert_eq!(wrong(&send(message(vec![data(Value { kind: None })]))), ["message.parts[0].data"]);
     assert_eq!(wrong(&send(message(vec![data(inside(Value { kind: None }))]))), ["message.parts[0].data[0]"]);
@@ -82,7 +82,7 @@ fn values_are_such_as_json_can_hold() {
 }
 
 #[test]
-fn a_value_that_came_by_protobuf_is_held_to_the_depth_of_json_with_the_same_path() {
+fn the_depth_limit_of_json_also_applies_to_protobuf_with_the_same_path() {
     let nested = |levels: usize| {
         (0..levels).fold(Value::from(Kind::BoolValue(true)), |value, _| {
             Kind::StructValue(Struct { fields: [("a".to_owned(), value)].into() }).into()
@@ -98,7 +98,7 @@ fn a_value_that_came_by_protobuf_is_held_to_the_depth_of_json_with_the_same_path
 }
 
 #[test]
-fn what_is_as_deep_as_allowed_is_stored_and_read_back_from_the_deepest_place() {
+fn a_value_of_the_greatest_depth_can_be_stored_and_read_back_anywhere() {
     let deepest = (0..30).fold(Value::from(Kind::BoolValue(true)), |value, _| {
         Kind::StructValue(Struct { fields: [("a".to_owned(), value)].into() }).into()
     });
@@ -114,7 +114,7 @@ fn what_is_as_deep_as_allowed_is_stored_and_read_back_from_the_deepest_place() {
 }
 
 #[test]
-fn a_hostile_request_gets_twenty_violations_not_a_million() {
+fn at_most_twenty_violations_are_reported() {
     let request = send(message(vec![Part::default(); 1000]));
     assert_eq!(wrong(&request).len(), 20);
 }

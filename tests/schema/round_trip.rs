@@ -1,4 +1,4 @@
-//! Random messages go from protobuf to JSON and back, and come back the same.
+//! Converts random messages from protobuf to JSON and back, and checks that they are unchanged.
 
 use prost::Message as _;
 use prost_reflect::DynamicMessage;
@@ -10,7 +10,7 @@ use crate::random::{self, Random};
 const EACH: u64 = 200;
 
 #[test]
-fn random_messages_of_every_type_survive_json() {
+fn random_messages_of_every_type_are_unchanged_by_json() {
     for descriptor in messages(&pool()) {
         let codec = codec(descriptor.name());
         for seed in 0..EACH {

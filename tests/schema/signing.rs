@@ -1,4 +1,4 @@
-//! Signed cards, between this library and other people's: what one signs, the others verify.
+//! Signed cards: this library and those of others verify each other's signatures.
 
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn signer(keys: &[(&str, &str)]) -> Signer {
     Signer::from_config(&keys, Some("https://agents.example/.well-known/jwks.json".into())).expect("the keys are read")
 }
 
-/// Random cards: empty values, explicit defaults, any text, numbers and nesting in `params`.
+/// Returns random cards with empty values, explicit defaults, any text, numbers and nesting in `params`.
 fn cards(count: u64) -> Vec<AgentCard> {
     let descriptor = pool().get_message_by_name("lf.a2a.v1.AgentCard").expect("there are cards");
     let card = |seed| {
@@ -41,7 +41,7 @@ fn json_of(card: &AgentCard) -> Value {
     serde_json::to_value(card).expect("a card prints")
 }
 
-/// What is different in a card that somebody changed.
+/// Changes a card.
 fn changed(mut card: Value) -> Value {
     card["description"] = "does something else".into();
     card
@@ -123,7 +123,7 @@ fn signatures_by_algorithms_that_only_others_use_are_verified() {
 }
 
 #[test]
-fn a_card_without_empty_values_is_signed_once_a_key_and_another_in_both_forms() {
+fn a_card_gets_one_signature_for_each_key_or_two_if_it_has_empty_values() {
     let signer = signer(&[("e", ED25519), ("p", &p256())]);
     let kinds = |card: &str| {
         let mut card: AgentCard = tricord_bindings::proto_json::decode(card.as_bytes()).expect("it is a card");
@@ -143,7 +143,7 @@ fn a_card_without_empty_values_is_signed_once_a_key_and_another_in_both_forms() 
 }
 
 #[test]
-fn a_signature_over_the_json_itself_covers_keys_that_nobody_knows() {
+fn a_signature_over_the_json_itself_covers_unknown_fields() {
     let key = SigningKey::from_pem(ED25519.as_bytes(), None).expect("the key is read");
     let card = br#"{"name":"a","mood":{"b":2,"a":[1.50]},"description":""}"#;
     let payload = r#"{"description":"","mood":{"a":[1.5],"b":2},"name":"a"}"#;

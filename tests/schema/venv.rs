@@ -1,10 +1,10 @@
-//! Scripts in Python and JavaScript: other people's libraries of the same protocol, to be compared with.
+//! Runs scripts in Python and JavaScript, which use libraries of others for the same protocol.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs a script of `tests/interop`, in the virtual environment or with Node by how its name ends, and gives what it wrote.
+/// Runs a script of `tests/interop` with Python or Node, depending on its extension, and returns its output.
 pub(crate) fn run(script: &str, input: &[u8]) -> Vec<u8> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (program, modules) = match script.ends_with(".py") {
@@ -21,7 +21,7 @@ pub(crate) fn run(script: &str, input: &[u8]) -> Vec<u8> {
         .expect("the script starts");
     let mut stdin = child.stdin.take().expect("stdin is piped");
     let input = input.to_owned();
-    // The script may write before it has read everything, so both sides have to move.
+    // The script may write before it has read everything, so input and output have to proceed together.
     let feeder = std::thread::spawn(move || stdin.write_all(&input));
     let output = child.wait_with_output().expect("the script ends");
     let fed = feeder.join().expect("the feeder does not panic");

@@ -1,5 +1,5 @@
-//! The ProtoJSON corpus through sockets. A server accepts, stores and returns every part or message that the codec accepts,
-//! and refuses every one that the codec refuses, over both JSON bindings.
+//! The ProtoJSON corpus through sockets. A server accepts, stores and returns every part or message that the codec
+//! accepts, and refuses every one that the codec refuses, over both JSON bindings.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Behind a proxy: nginx with TLS and a path prefix in front of the real binary, called by the real command line over every
-//! binding.
+//! Behind a proxy: nginx with TLS and a path prefix in front of the real binary, called by the real command line over
+//! every binding.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

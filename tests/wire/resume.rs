@@ -1,5 +1,5 @@
-//! Resuming a stream after an event: from the middle, from the end, with an id of another store generation; while the task
-//! runs, after its end, after a restart.
+//! Resuming a stream after an event: from the middle, from the end, with an id of another store generation; while the
+//! task runs, after its end, after a restart.
 
 use serde_json::{Value, json};
 use tricord::client::Binding;

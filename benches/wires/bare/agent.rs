@@ -1,5 +1,5 @@
-//! What the bare servers answer, the same on all wires. The words are those of the conformance agent, and one more:
-//! `burst N` is `chunks N` with every event there at once, where `chunks N` makes one, and yields before the next.
+//! The answers of the bare servers, the same over all bindings. They know verbs of the conformance agent and one more:
+//! `burst N` is `chunks N` with all events available at once, whereas `chunks N` yields after each event.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,21 +16,21 @@ use tricord::schema::{
 use tricord_bindings::wkt::Timestamp;
 use uuid::Uuid;
 
-/// More events than any gated task has: nobody falls behind.
+/// More events than any gated task has, so that no subscriber falls behind.
 const CHANNEL: usize = 1024;
 
 /// An event of a stream.
 #[derive(Clone)]
 pub enum Event {
-    /// Of this stream alone.
+    /// An event of this stream alone.
     Own(Box<StreamResponse>),
-    /// For many streams; its JSON is written once.
+    /// An event of many streams, whose JSON is written once.
     Shared(Arc<(StreamResponse, Box<RawValue>)>),
 }
 
 pub type Events = BoxStream<'static, Event>;
 
-/// The agent. Clones are the same one.
+/// The agent. Clones share their state.
 #[derive(Clone, Default)]
 pub struct Agent(Arc<Shared>);
 
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Agent {
-    /// A task that is completed at once.
+    /// Returns a task that is completed at once.
     pub fn send(&self, request: &SendMessageRequest) -> Task {
         let words = words(request);
         match words.split_once(' ') {
@@ -53,12 +53,12 @@ impl Agent {
         finished(words)
     }
 
-    /// A task that was made before. It is the same for every id, so that nothing is looked up.
+    /// Returns a finished task. It is the same one for every id, so that there is no lookup.
     pub fn task(&self) -> Option<Arc<Task>> {
         lock(&self.0.last).clone()
     }
 
-    /// The events of a new task; `None` for words that the agent does not know.
+    /// Returns the events of a new task, or `None` for unknown words.
     pub fn stream(&self, request: &SendMessageRequest) -> Option<Events> {
         let words: Vec<&str> = words(request).split(' ').collect();
         match words.as_slice() {
@@ -69,7 +69,7 @@ impl Agent {
         }
     }
 
-    /// What happens to a gated task from now on.
+    /// Subscribes to the later events of a gated task.
     pub fn subscribe(&self, task: &str) -> Option<Events> {
         let events = lock(&self.0.gated).get(task)?.subscribe();
         Some(following(task, events))
@@ -90,7 +90,7 @@ impl Agent {
             let mut made = making(task.clone(), count, true);
             while let Some(event) = made.next().await {
                 let Ok(json) = serde_json::value::to_raw_value(&event) else { break };
-                // Nobody listens any more, perhaps.
+                // Fails if there are no subscribers left, which does not matter.
                 let _ = sender.send(Event::Shared(Arc::new((event, json))));
             }
             lock(&agent.0.gated).remove(&task);
@@ -111,7 +111,7 @@ fn pieces(count: usize, yields: bool) -> Events {
     stream::iter([first]).chain(making(id, count, yields).map(|event| Event::Own(Box::new(event)))).boxed()
 }
 
-/// The pieces of an artifact, each made when it is asked for, and the end.
+/// Returns the pieces of an artifact, each created on demand, and the final status.
 fn making(task: String, count: usize, yields: bool) -> BoxStream<'static, StreamResponse> {
     let context = Uuid::now_v7().to_string();
     let make = move |n: usize| {
@@ -146,7 +146,7 @@ fn working(task: &str) -> Event {
     Event::Own(Box::new(StreamResponse { payload: Some(Payload::Task(task)) }))
 }
 
-/// A task with the words as its artifact: 1.2 kB for the words of the load.
+/// Returns a task with the words as its artifact, which is 1.2 kB for the words of the load.
 fn finished(words: &str) -> Task {
     let artifact = Artifact {
         artifact_id: "echo".into(),

@@ -1,4 +1,4 @@
-//! gRPC on tonic, with prost's codec, as tonic's own generated code would do it.
+//! gRPC on tonic with prost's codec, as in tonic's own generated code.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -16,7 +16,7 @@ use tricord::schema::{
 
 use super::agent::{Agent, Event, Events};
 
-/// One call. The path says which.
+/// One call, selected by its path.
 pub async fn call(State(agent): State<Agent>, request: axum::extract::Request) -> axum::response::Response {
     let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
     let response = match rpc.as_str() {
@@ -49,7 +49,7 @@ impl UnaryService<GetTaskRequest> for Get {
 
     fn call(&mut self, _: Request<GetTaskRequest>) -> Self::Future {
         let task = self.0.task().ok_or_else(|| Status::not_found("no task"));
-        // tonic takes an owned answer.
+        // tonic needs an owned answer.
         ready(task.map(|task| Response::new(task.as_ref().clone())))
     }
 }

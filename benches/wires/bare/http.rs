@@ -1,4 +1,4 @@
-//! JSON-RPC and HTTP+JSON on axum, as one would write them by hand.
+//! JSON-RPC and HTTP+JSON on axum, written by hand.
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -96,7 +96,7 @@ fn json(answer: &impl Serialize) -> Response {
     }
 }
 
-/// One frame for each event. With an id they are JSON-RPC responses.
+/// Writes one frame for each event. With an id, events are JSON-RPC responses.
 fn sse(events: Events, id: Option<Box<RawValue>>) -> Response {
     Sse::new(events.map(move |event| {
         let data = match (&event, &id) {

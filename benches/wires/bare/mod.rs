@@ -1,5 +1,5 @@
-//! The bare servers: axum and tonic with the schema's types and no task engine behind them. What they cost is what the
-//! wires themselves cost; what ours costs beyond that is what ours does.
+//! The bare servers: axum and tonic with the schema's types and no task engine. Their cost is that of the bindings
+//! themselves, so the difference to our server is the cost of everything else.
 
 mod agent;
 mod grpc;

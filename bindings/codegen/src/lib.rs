@@ -1,7 +1,7 @@
 //! Generates Rust from a protobuf service: types, ProtoJSON, a trait, three bindings, a client and documents.
 //!
-//! The input is descriptors, the output is files. This crate knows nothing about a particular service: a build script names
-//! the schema files, the service and the field that selects a scope, and includes the generated files.
+//! The input is descriptors, the output is files. This crate knows nothing about a particular service: a build script
+//! names the schema files, the service and the field that selects a scope, and includes the generated files.
 
 #[macro_use]
 #[path = "../../src/error/table.rs"]
@@ -44,7 +44,8 @@ pub struct Config {
     pub bytes: Vec<String>,
     /// The oneofs that need a member in every request, for which protobuf has no option: full names with a leading dot.
     pub required_oneofs: Vec<String>,
-    /// Additional names under which a field is read, in JSON and in queries: its full name with a leading dot, and the name.
+    /// Additional names under which a field is read, in JSON and in queries: its full name with a leading dot, and the
+    /// name.
     pub aliases: Vec<(String, String)>,
     /// Optional parts of the service, by name, and the rpcs that need each.
     pub capabilities: Vec<(String, Vec<String>)>,
@@ -101,8 +102,8 @@ pub enum Error {
     Io(#[from] std::io::Error),
 }
 
-/// Writes all files into [`Config::out_dir`]: `tricord.rs` (one tree of modules, to be included in [`Config::root`]), the
-/// files that it includes, `descriptors.bin`, `openapi.json` and `openrpc.json`.
+/// Writes all files into [`Config::out_dir`]: `tricord.rs` (one tree of modules, to be included in [`Config::root`]),
+/// the files that it includes, `descriptors.bin`, `openapi.json` and `openrpc.json`.
 ///
 /// # Errors
 /// When the schema does not compile, a binding cannot express it, or a file cannot be written.

@@ -98,8 +98,8 @@ impl Document<'_> {
         Ok(operation)
     }
 
-    /// Returns a unique id: the rpc's name, the verb if the rule has another one than the main rule, and whether the scope
-    /// is in the path.
+    /// Returns a unique id: the rpc's name, the verb if the rule has another one than the main rule, and whether the
+    /// scope is in the path.
     fn operation_id(&self, rpc: &Rpc, rule: &HttpRule, template: &Template) -> String {
         let mut id = rpc.name.to_lower_camel_case();
         if rpc.rules.first().is_some_and(|first| first.verb != rule.verb) {

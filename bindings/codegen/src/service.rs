@@ -34,8 +34,8 @@ pub fn generate(service: &Service) -> TokenStream {
 
         #docs
         ///
-        /// Every binding authorizes a call first, then validates the request, then calls the method; so an implementation
-        /// can rely on required fields being there.
+        /// Every binding authorizes a call first, then validates the request, then calls the method; so an
+        /// implementation can rely on required fields being there.
         pub trait #name: Send + Sync + 'static {
             #agent
             type Agent: AsRef<str> + Send + Sync + 'static;

@@ -74,8 +74,8 @@ impl fmt::Display for Code {
 /// An error that a server answered with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerError {
-    /// The `reason` of `google.rpc.ErrorInfo`, such as `TASK_NOT_FOUND`; the same over every binding. `None` if the server
-    /// sent none.
+    /// The `reason` of `google.rpc.ErrorInfo`, such as `TASK_NOT_FOUND`; the same over every binding. `None` if the
+    /// server sent none.
     pub reason: Option<String>,
     /// The binding's own code.
     pub code: Code,

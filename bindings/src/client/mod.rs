@@ -1,7 +1,7 @@
 //! Calls a service over any of the three bindings: one generated, typed client over one [`Transport`] for each binding.
 //!
-//! A call fails with a [`ClientError`]: the server refused it, could not be reached, or sent an answer that the protocol does
-//! not allow. A refusal looks the same over every binding.
+//! A call fails with a [`ClientError`]: the server refused it, could not be reached, or sent an answer that the
+//! protocol does not allow. A refusal looks the same over every binding.
 
 mod details;
 mod error;

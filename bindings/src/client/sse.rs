@@ -1,7 +1,8 @@
 //! Reads server-sent events from a body that arrives in pieces.
 //!
-//! A piece may end anywhere, even between CR and LF or inside a character. Comments (pings), unknown fields and a byte order
-//! mark are skipped, as the standard says. Lines and events have a size limit, so that a server cannot fill the memory.
+//! A piece may end anywhere, even between CR and LF or inside a character. Comments (pings), unknown fields and a byte
+//! order mark are skipped, as the standard says. Lines and events have a size limit, so that a server cannot fill the
+//! memory.
 
 use std::collections::VecDeque;
 

@@ -108,7 +108,8 @@ impl<T: Fields> Visitor<'_> for Key<T> {
     }
 }
 
-/// Refuses the next value, whatever it is, with a reason. An error raised while reading a value has the field in its path.
+/// Refuses the next value, whatever it is, with a reason. An error raised while reading a value has the field in its
+/// path.
 pub(super) struct Refuse<T>(&'static str, PhantomData<T>);
 
 impl<T> Refuse<T> {

@@ -194,7 +194,8 @@ impl Visitor<'_> for Integer {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<i128, E> {
-        // No integer field can hold a number beyond 2^64. The conversion saturates, and the range check names the limits.
+        // No integer field can hold a number beyond 2^64. The conversion saturates, and the range check names the
+        // limits.
         if value.fract() == 0.0 { Ok(value as i128) } else { Err(E::invalid_value(Unexpected::Float(value), &self)) }
     }
 
@@ -271,7 +272,8 @@ impl<E: EnumNames> Visitor<'_> for Enum<E> {
     }
 }
 
-/// The format of bytes: base64, written in the standard alphabet with padding and read in either alphabet, padded or not.
+/// The format of bytes: base64, written in the standard alphabet with padding and read in either alphabet, padded or
+/// not.
 pub struct Base64;
 
 macro_rules! base64 {

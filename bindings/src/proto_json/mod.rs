@@ -6,8 +6,8 @@
 //!
 //! Input is lenient where ProtoJSON says so (two spellings of a field, enum numbers, numbers in strings, `null` for an
 //! absent field, unknown fields ignored). It is strict where two readers could understand different things: a key given
-//! twice, two members of a oneof, unknown enum values. Output has one spelling: camelCase names, enum names, and required
-//! fields always present.
+//! twice, two members of a oneof, unknown enum values. Output has one spelling: camelCase names, enum names, and
+//! required fields always present.
 
 mod fields;
 mod format;
@@ -36,8 +36,9 @@ pub const MAX_VALUE_DEPTH: usize = 30;
 /// Reads a message from JSON.
 ///
 /// # Errors
-/// [`kinds::PARSE_ERROR`] when the bytes are not JSON in UTF-8. [`kinds::INVALID_PARAMS`] when the JSON does not fit the
-/// message or nests deeper than [`MAX_JSON_DEPTH`]. The violation's path names the field in the client's own spelling.
+/// [`kinds::PARSE_ERROR`] when the bytes are not JSON in UTF-8. [`kinds::INVALID_PARAMS`] when the JSON does not fit
+/// the message or nests deeper than [`MAX_JSON_DEPTH`]. The violation's path names the field in the client's own
+/// spelling.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let text = std::str::from_utf8(bytes).map_err(|_| Error::new(&kinds::PARSE_ERROR, "the JSON is not UTF-8"))?;
     if nests_deeper_than(bytes, MAX_JSON_DEPTH) {
@@ -54,7 +55,8 @@ fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> Error 
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(found) => Error::invalid(path::render(found.path()), description(found.inner())),
-        // Both passes follow the same rules, so this does not happen. If it did, the first error would still be correct.
+        // Both passes follow the same rules, so this does not happen. If it did, the first error would still be
+        // correct.
         Ok(_) => Error::invalid("", description(error)),
     }
 }

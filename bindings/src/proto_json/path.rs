@@ -1,4 +1,5 @@
-//! Paths of fields in errors, such as `message.parts[1].text`. The JSON reader and the validator write them the same way.
+//! Paths of fields in errors, such as `message.parts[1].text`. The JSON reader and the validator write them the same
+//! way.
 
 use std::fmt::{self, Write as _};
 

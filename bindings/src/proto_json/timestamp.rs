@@ -54,8 +54,8 @@ impl fmt::Display for NotATimestamp {
 impl std::error::Error for NotATimestamp {}
 
 impl fmt::Display for Timestamp {
-    /// Writes RFC 3339 in UTC with `Z` and 3, 6 or 9 fraction digits, the fewest that lose nothing. A time outside the years
-    /// 1 to 9999 is written as the nearest instant in them.
+    /// Writes RFC 3339 in UTC with `Z` and 3, 6 or 9 fraction digits, the fewest that lose nothing. A time outside the
+    /// years 1 to 9999 is written as the nearest instant in them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, length) = self.text();
         f.write_str(std::str::from_utf8(&text[..length]).unwrap_or_default())
@@ -63,7 +63,8 @@ impl fmt::Display for Timestamp {
 }
 
 impl Timestamp {
-    /// Returns the ASCII text and its length. This is written by hand because every task that is printed has timestamps.
+    /// Returns the ASCII text and its length. This is written by hand because every task that is printed has
+    /// timestamps.
     fn text(&self) -> ([u8; 30], usize) {
         let seconds = self.seconds.clamp(FIRST_SECOND, LAST_SECOND);
         let nanos = i64::from(self.nanos.clamp(0, 999_999_999));
@@ -173,8 +174,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Returns the days before the first of a month in a year that begins in March, so that the leap day comes last. Every five
-/// months have 153 days.
+/// Returns the days before the first of a month in a year that begins in March, so that the leap day comes last. Every
+/// five months have 153 days.
 fn days_before_month(month_from_march: i64) -> i64 {
     (153 * month_from_march + 2) / 5
 }

@@ -21,8 +21,8 @@ pub trait Validate {
     /// Adds the violations of this message, which is at `at`.
     fn check(&self, at: &At<'_>, findings: &mut Findings);
 
-    /// Checks the message as a request: required fields are present and not empty, enum values are known, a required oneof
-    /// has a member, and JSON can represent every value.
+    /// Checks the message as a request: required fields are present and not empty, enum values are known, a required
+    /// oneof has a member, and JSON can represent every value.
     ///
     /// # Errors
     /// [`crate::error::kinds::INVALID_PARAMS`] with the violations, at most 20.
@@ -41,8 +41,8 @@ pub trait Validate {
 #[derive(Debug, Default)]
 pub struct Findings {
     violations: Vec<Violation>,
-    /// The first value that JSON cannot represent. It is reported alone, because a JSON reader would have stopped there, and
-    /// a request over gRPC gets the same answer.
+    /// The first value that JSON cannot represent. It is reported alone, because a JSON reader would have stopped
+    /// there, and a request over gRPC gets the same answer.
     unreadable: Option<Violation>,
 }
 
@@ -63,7 +63,8 @@ impl Findings {
 pub mod rules {
     use super::{At, BTreeMap, EnumNames, Findings, Validate};
 
-    /// Checks that a required string, bytes, list or map is not empty. Protobuf cannot tell an empty one from an absent one.
+    /// Checks that a required string, bytes, list or map is not empty. Protobuf cannot tell an empty one from an absent
+    /// one.
     pub fn not_empty(empty: bool, at: At<'_>, findings: &mut Findings) {
         if empty {
             findings.add(&at, "is required and must not be empty");

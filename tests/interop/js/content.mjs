@@ -1,4 +1,4 @@
-// Scenarios: parts of every kind and size come back as they were sent.
+// Scenarios: parts of every kind and size are returned as they were sent.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -31,7 +31,7 @@ export async function data_of_every_kind(peer) {
     const streamed = pieces(await allOf(peer.stream(['data', part('data', value)])))[0].artifact;
     const { artifacts } = await peer.get(task.id);
     if (value === null && !IS_GRPC) {
-      // The client takes a `data` that is null for one that is absent; the server sent it.
+      // The client treats a `data` of null as absent, although the server sent it.
       assert.match(peer.tap.text, /"artifacts":\[\{[^\]]*"parts":\[\{"data":null\}\]/);
       continue;
     }

@@ -1,4 +1,4 @@
-// The client under test, with what it sends and receives noted, and what scenarios ask of its answers.
+// The client under test, a log of what it sends and receives, and checks that scenarios share.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -15,7 +15,7 @@ export const [WIRE, SERVER, ADMIN, BRISK] = process.argv.slice(2);
 export const IS_GRPC = WIRE === 'GRPC';
 export const State = sdk.TaskState;
 
-// What was sent and received since the scenario began.
+// Everything sent and received since the scenario began.
 export const log = [];
 
 export function note(what, value) {
@@ -23,7 +23,7 @@ export function note(what, value) {
   log.push(`${what}: ${text.length < 3000 ? text : `${text.slice(0, 3000)} ...`}`);
 }
 
-// Notes each HTTP request and answer, and what the events of streams carry beside their data.
+// Logs each HTTP request and answer, and everything in event streams besides the data.
 export class Wiretap {
   headers = new Headers();
   ids = [];
@@ -52,7 +52,7 @@ export class Wiretap {
   };
 }
 
-// A client of one agent, found by the client's own resolver.
+// Returns a client of one agent, which it finds with the client's own resolver.
 export class Peer {
   static async of({ url = SERVER, card, config } = {}) {
     const peer = new Peer();
@@ -116,7 +116,7 @@ export class Peer {
     return got;
   }
 
-  // Asks until the task has the state.
+  // Polls until the task has the state.
   async until(id, state) {
     for (let n = 0; n < 400; n += 1) {
       const got = await this.get(id);
@@ -134,7 +134,7 @@ async function* noted(stream) {
   }
 }
 
-// A request with a message of these parts; a string is a part of text.
+// Returns a request with a message of these parts. A string stands for a text part.
 export function askFor(parts, { task, context, messageId = randomUUID(), metadata, ...configuration } = {}) {
   const request = sdk.SendMessageRequest.fromJSON({
     message: { messageId, role: 'ROLE_USER', taskId: task, contextId: context, metadata },
@@ -155,7 +155,7 @@ export const part = (kind, value, fields) => ({
 export const text = (value) => part('text', value);
 export const service = (serviceParameters) => ({ serviceParameters });
 
-// The error of this name that the call must end with.
+// Returns the error with this name that the call must end with.
 export async function refused(name, call) {
   try {
     if (call[Symbol.asyncIterator]) await allOf(call);

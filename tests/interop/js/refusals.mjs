@@ -1,4 +1,4 @@
-// Scenarios: what is refused comes out as the client's own typed errors.
+// Scenarios: a refused call raises the client's own typed errors.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -40,7 +40,7 @@ export async function unsupported_operation(peer) {
 }
 
 export async function version_not_supported() {
-  // The client sets its own version over the caller's; after that its interceptors may change it.
+  // The client overrides the caller's version with its own, which an interceptor can change.
   const other = {
     before: async ({ options }) => {
       options.serviceParameters['A2A-Version'] = '99.0';
@@ -69,7 +69,7 @@ export async function invalid_params(peer) {
   ]) {
     for (const call of [() => peer.send(parts, fields), () => allOf(peer.stream(parts, fields))]) {
       const error = await refused('RequestMalformedError', call);
-      // Where the client keeps the details, they name the field; over HTTP+JSON it drops them, so the text must.
+      // The details name the field where the client keeps them. Over HTTP+JSON it drops them, so the message must name it.
       if (WIRE === 'JSONRPC') {
         const details = error.data.find((one) => one['@type'].endsWith('BadRequest'));
         assert.ok(details.fieldViolations.some((one) => one.field.startsWith(path)), inspect(details));
@@ -93,9 +93,9 @@ export async function extensions() {
   assert.equal(stateOf(last(await allOf(strict.stream('echo hi', {}, named)))), State.TASK_STATE_COMPLETED);
 }
 
-// The client sends no `params` at all where it has none.
+// The client omits `params` if there are none.
 export async function a_call_without_params(peer) {
-  // Under the client proper, no version is named for the caller.
+  // The transport below the client does not add a version.
   const call = (method, params) =>
     peer.client.transport.callExtensionMethod(method, params, service({ 'A2A-Version': '1.0' }));
   assert.ok(Array.isArray((await call('ListTasks')).result.tasks));

@@ -1,4 +1,4 @@
-// Scenarios: streams that are followed, left, cut, silent and many.
+// Scenarios: streams that are read, abandoned, interrupted, idle or concurrent.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -75,7 +75,7 @@ export async function subscribe_after_a_stream_was_aborted(peer) {
   assert.equal(stateOf(last(await allOf(peer.subscribe(id)))), State.TASK_STATE_COMPLETED);
 }
 
-// A door before the server that cuts every connection when told to.
+// A TCP proxy in front of the server that cuts every connection on request.
 class Cutter {
   sockets = [];
 
@@ -104,7 +104,7 @@ class Cutter {
   }
 }
 
-// The connection itself breaks, after the first events; what was missed is in the snapshot, and nothing comes twice.
+// The connection breaks after the first events. Missed events are in the snapshot, and none is repeated.
 export async function subscribe_after_the_connection_was_cut(peer) {
   const key = randomUUID();
   const cutter = await new Cutter().open();
@@ -130,7 +130,7 @@ export async function subscribe_after_the_connection_was_cut(peer) {
   assert.equal(stateOf(last(rest)), State.TASK_STATE_COMPLETED);
 }
 
-// With the id of the last event, a stream goes on behind it, even for a task that has ended meanwhile.
+// A stream resumes after the last event's id, even if the task has ended in the meantime.
 export async function resume_after_the_last_event_seen(peer) {
   const key = randomUUID();
   peer.tap.ids = [];

@@ -1,4 +1,4 @@
-// Scenarios: tasks from their first message to their end, and agents beside each other.
+// Scenarios: tasks from their first message to their end, and several agents on one server.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -122,7 +122,7 @@ export async function push_notifications(peer) {
   const made = sdk.TaskPushNotificationConfig.fromJSON({ taskId: task.id, id: 'hook', url, token: 't' });
   const one = sdk.GetTaskPushNotificationConfigRequest.fromJSON({ taskId: task.id, id: 'hook' });
   if (!peer.card.capabilities.pushNotifications) {
-    // The client itself refuses to make one; a configuration within a message reaches the server.
+    // The client itself refuses this call, but a configuration within a message reaches the server.
     await refused('PushNotificationNotSupportedError', async () => peer.client.createTaskPushNotificationConfig(made));
     await refused('PushNotificationNotSupportedError', peer.send('echo hi', { taskPushNotificationConfig: { url } }));
     await refused('PushNotificationNotSupportedError', peer.client.deleteTaskPushNotificationConfig(one));
@@ -139,7 +139,7 @@ export async function push_notifications(peer) {
 }
 
 export async function a_second_agent_by_its_card(peer) {
-  // Without the slash the client's resolver would look beside the agent's path, not below it.
+  // Without the slash, the client's resolver would look next to the agent's path instead of below it.
   const other = await Peer.of({ url: `${SERVER}/other/` });
   assert.equal(other.card.name, 'other');
   assert.ok(other.card.supportedInterfaces.every((one) => one.tenant === 'other'));

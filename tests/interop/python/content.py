@@ -1,4 +1,4 @@
-"""Scenarios: parts of every kind and size come back as they were sent."""
+"""Scenarios: parts of every kind and size are returned as they were sent."""
 
 import uuid
 
@@ -68,7 +68,7 @@ async def large_messages(peer):
 
 
 async def text_of_every_kind(peer):
-    """The client's reader of lines takes more characters for line ends than an event stream has."""
+    """The client's line reader treats more characters as line ends than an event stream has."""
     text = "a\r\nb\rc\nd\x0be\x0cf\x1cg\x1dh\x1ei\x85j\u2028k\u2029l\ufeff m\u0000n 🦀 é \\ \" </script> \x7f"
     task = await peer.send_for_task(f"echo {text}")
     equal(texts(task.artifacts), text)

@@ -1,4 +1,4 @@
-"""The client under test, with what it sends and receives noted, and what scenarios ask of its answers."""
+"""The client under test, a log of what it sends and receives, and checks that scenarios share."""
 
 import asyncio
 import sys
@@ -16,7 +16,7 @@ IS_GRPC = WIRE == "GRPC"
 COMPLETED = pb.TASK_STATE_COMPLETED
 WORKING = pb.TASK_STATE_WORKING
 
-# What was sent and received since the scenario began.
+# Everything sent and received since the scenario began.
 log = []
 
 
@@ -26,7 +26,7 @@ def note(what, value):
 
 
 class Wiretap(httpx.AsyncHTTPTransport):
-    """Notes each HTTP request and answer, and counts the comments of event streams."""
+    """Logs each HTTP request and answer, and counts the comments of event streams."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ def config(**settings):
 
 
 class Peer:
-    """The client of one agent, in both its modes. It finds the agent by the client's own resolver."""
+    """The client of one agent, in both modes. It finds the agent with the client's own resolver."""
 
     def __init__(self, url=SERVER, **settings):
         self.url, self.settings = url, settings
@@ -127,7 +127,7 @@ class Peer:
         return got
 
     async def until(self, task, state):
-        """Asks until the task has the state."""
+        """Polls until the task has the state."""
         for _ in range(400):
             got = await self.get(task)
             if got.status.state == state:
@@ -151,12 +151,12 @@ def ask_for(*parts, task="", context_id="", message_id=None, metadata=None, **co
 
 
 def service(**parameters):
-    """A call with headers, or metadata, of its own."""
+    """Makes a call with extra headers or metadata."""
     return ClientCallContext(service_parameters=parameters)
 
 
 async def refused(kind, call):
-    """The error of this kind that the call must end with."""
+    """Returns the error of this type that the call must end with."""
     try:
         if hasattr(call, "__aiter__"):
             async for _ in call:

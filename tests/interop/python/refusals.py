@@ -1,4 +1,4 @@
-"""Scenarios: what is refused comes out as the client's own typed errors."""
+"""Scenarios: a refused call raises the client's own typed errors."""
 
 import uuid
 
@@ -49,7 +49,7 @@ async def version_not_supported(peer):
         context = service(**{"A2A-Version": "99.0"})
         error = await refused(errors.VersionNotSupportedError, peer.send("echo hi", context=context))
         await refused(errors.VersionNotSupportedError, peer.stream("echo hi", context=context))
-        # None at all means 0.3, which is not served; the text says what to send.
+        # No version means 0.3, which is not supported. The message says what to send.
         none = service(**{"A2A-Version": ""})
         unnamed = await refused(errors.VersionNotSupportedError, peer.send("echo hi", context=none))
         assert "a2a-version" in unnamed.message.lower(), unnamed.message
@@ -77,7 +77,7 @@ async def invalid_params(peer):
                 fields_named = [violation["field"] for violation in error.data["errors"]]
                 assert any(field.startswith(path) for field in fields_named), fields_named
             else:
-                # Over HTTP the client keeps the first detail alone, so its text must name the field.
+                # Over HTTP the client keeps only the first detail, so its text must name the field.
                 assert path in error.message, error.message
             log.clear()
 

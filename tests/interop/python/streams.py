@@ -1,4 +1,4 @@
-"""Scenarios: streams that are followed, left, cut, silent and many."""
+"""Scenarios: streams that are read, abandoned, interrupted, idle or concurrent."""
 
 import asyncio
 import uuid
@@ -68,7 +68,7 @@ async def subscribe_after_leaving_a_stream(peer):
 
 
 async def subscribe_after_the_connection_was_cut(peer):
-    """The connection itself breaks after the first events. What was missed is in the snapshot; nothing comes twice."""
+    """The connection breaks after the first events. Missed events are in the snapshot, and none is repeated."""
     key = uuid.uuid4().hex
     async with Cutter() as cutter:
         async with Peer(card=cutter.card_for(peer.card)) as cut:
@@ -81,7 +81,7 @@ async def subscribe_after_the_connection_was_cut(peer):
             except A2AClientError as error:
                 note("cut", repr(error))
             else:
-                # An HTTP stream that ends early is an error of the network's.
+                # An HTTP stream that ends early is a network error.
                 raise AssertionError("the client took a cut connection for the end of a stream")
     task = events[0].task.id
     rest = []
@@ -101,7 +101,7 @@ async def subscribe_after_the_connection_was_cut(peer):
 
 
 class Cutter:
-    """A door before the server that cuts every connection when told to."""
+    """A TCP proxy in front of the server that cuts every connection on request."""
 
     async def __aenter__(self):
         self.writers = []
@@ -144,11 +144,11 @@ class Cutter:
 
 
 async def resume_after_the_last_event_seen(peer):
-    """With the id of the last event, a stream goes on behind it, even for a task that has ended meanwhile."""
+    """A stream resumes after the last event's id, even if the task has ended in the meantime."""
     key = uuid.uuid4().hex
     if IS_GRPC:
-        # gRPC has no place for event ids in its answers, so a cursor can only be made up: one that no store has had
-        # gives a fresh task.
+        # gRPC answers carry no event ids, so a cursor can only be invented: one that no store has used
+        # gets the current task.
         stream = peer.stream("slow 1")
         task = (await anext(stream)).task.id
         await stream.aclose()
@@ -173,7 +173,7 @@ async def resume_after_the_last_event_seen(peer):
 
 
 async def silence_that_the_client_would_not_bear(peer):
-    """Over HTTP the client gives up after 5 s without a byte unless it is told otherwise; the server pings after 4."""
+    """Over HTTP the client gives up after 5 s without a byte by default. The server pings after 4 s."""
     peer.tap.comments = 0
     events = await all_of(peer.stream("silent 7"))
     equal(state_of(events[-1]), COMPLETED)
@@ -181,9 +181,9 @@ async def silence_that_the_client_would_not_bear(peer):
 
 
 async def long_silence_with_short_pings(peer):
-    """As 45 s of silence are to a client that bears 5: many pings, and not one of them an event."""
+    """A scaled-down long silence: many pings, and none of them is an event."""
     if IS_GRPC:
-        # Here the client pings, and a server that found that too often would close the connection.
+        # Over gRPC the client pings, and a server that considers this too often would close the connection.
         keepalive = {"keepalive_time_ms": 300, "keepalive_timeout_ms": 5000, "http2.max_pings_without_data": 0}
         options = [(f"grpc.{name}", value) for name, value in keepalive.items()]
         async with Peer(grpc_channel_factory=lambda url: grpc.aio.insecure_channel(url, options=options)) as brisk:
@@ -195,7 +195,7 @@ async def long_silence_with_short_pings(peer):
         equal(state_of(events[-1]), COMPLETED)
         equal([kind(event) for event in events], ["task", "artifact_update", "status_update"])
         assert brisk.tap.comments >= 8, f"only {brisk.tap.comments} pings"
-    # That it was the pings: without them the client gives up.
+    # Proof that the pings made the difference: without them the client gives up.
     async with Peer(MUTE) as mute:
         await refused(A2AClientTimeoutError, mute.stream("silent 6", context=ClientCallContext(timeout=2.0)))
         equal(mute.tap.comments, 0)

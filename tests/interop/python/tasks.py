@@ -1,4 +1,4 @@
-"""Scenarios: tasks from their first message to their end, and agents beside each other."""
+"""Scenarios: tasks from their first message to their end, and several agents on one server."""
 
 import asyncio
 import uuid
@@ -64,7 +64,7 @@ async def list_tasks(peer):
     equal(texts(full.tasks[0].artifacts), "4")
     equal(len((await peer.list(context_id=context, status=pb.TASK_STATE_FAILED)).tasks), 0)
     equal(len((await peer.list(context_id=context, status=COMPLETED, history_length=0)).tasks[0].history), 0)
-    # Inclusive: the third newest and what came later.
+    # The filter is inclusive: the third newest task and later ones.
     since = bare.tasks[2].status.timestamp
     later = await peer.list(context_id=context, status_timestamp_after=since)
     assert ids[2:] == [task.id for task in reversed(later.tasks)][-3:], "the tasks from this time on"
@@ -164,7 +164,7 @@ async def a_second_agent_by_its_card(peer):
         assert task.id in [t.id for t in (await other.list()).tasks]
         await refused(errors.TaskNotCancelableError, other.cancel(task.id))
         await refused(errors.UnsupportedOperationError, other.subscribe(task.id))
-        # It is none of the first agent's.
+        # The first agent does not have this task.
         await refused(errors.TaskNotFoundError, peer.get(task.id))
         assert task.id not in [t.id for t in (await peer.list()).tasks]
     request = pb.GetTaskRequest(id=str(uuid.uuid4()), tenant="nobody")

@@ -1,4 +1,4 @@
-"""Scenarios: the card, and what the clients of others put on the wires that are HTTP."""
+"""Scenarios: the card, and unusual requests that other HTTP clients send."""
 
 import json
 import uuid
@@ -20,7 +20,7 @@ async def card_by_the_resolver():
         equal({i.protocol_version for i in card.supported_interfaces}, {"1.0"})
         assert card.capabilities.streaming and card.skills and card.default_input_modes
         answer = await http.get(f"{SERVER}/.well-known/agent-card.json")
-        # No key that the schema does not know.
+        # The card has no unknown fields.
         json_format.ParseDict(answer.json(), pb.AgentCard())
         again = await http.get(str(answer.url), headers={"If-None-Match": answer.headers["etag"]})
         equal(again.status_code, 304)
@@ -30,13 +30,13 @@ async def client_from_nothing_but_the_address():
     client = await create_client(SERVER, config())
     events = await all_of(client.send_message(ask_for("echo hi")))
     equal(state_of(events[-1]), COMPLETED)
-    # It has no extended card, so the client gives the one that it has.
+    # There is no extended card, so the client returns the public one.
     equal((await client.get_extended_agent_card(pb.GetExtendedAgentCardRequest())).name, "kit")
     await client.close()
 
 
 async def an_upgrade_that_is_offered_is_not_taken(peer):
-    """Another client offers HTTP/2 with every first request."""
+    """Another client sends an HTTP/2 upgrade with its first request."""
     context = service(Connection="Upgrade, HTTP2-Settings", Upgrade="h2c", **{"HTTP2-Settings": "AAMAAABkAAQAAP__"})
     equal((await peer.send("echo hi", context=context)).task.status.state, COMPLETED)
     events = await all_of(peer.stream("echo hi", context=context))
@@ -66,7 +66,7 @@ async def an_older_name_of_a_filter(peer):
 
 
 async def envelopes_of_json_rpc(peer):
-    """What other clients make of JSON-RPC: ids of every kind, no id, no params, a list of calls, a slash at the end."""
+    """JSON-RPC as other clients send it: ids of every type, no id, no params, a batch, a trailing slash."""
 
     async def post(body, path="/"):
         return await peer.http.post(f"{SERVER}{path}", json=body)
@@ -82,14 +82,14 @@ async def envelopes_of_json_rpc(peer):
     equal((await post([{**call, "id": 1}])).json()["error"]["code"], -32600)
     for params in [{}, {"params": None}, {"params": {}}]:
         answer = (await post({"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", **params})).json()
-        # There is none, and that is all that is wrong.
+        # The only error is that there is no such task.
         equal(answer["error"]["code"], -32004)
     for path in ["/kit", "/kit/", "/other", "/other/"]:
         assert "result" in (await post({**call, "id": 1}, path)).json(), path
 
 
 async def ways_to_subscribe(peer):
-    """GET and POST, with a body and without, with the agent's name and without."""
+    """GET and POST, with and without a body, with and without the agent's name."""
     for method, path, body in [
         ("GET", "", None),
         ("POST", "", None),
@@ -106,7 +106,7 @@ async def ways_to_subscribe(peer):
 
 
 async def answers_hold_no_unknown_key(peer):
-    """The client reads past keys that it does not know, which older ones did not; so this looks strictly."""
+    """The client ignores unknown fields, but older versions did not, so this check is strict."""
     task = await peer.send_for_task("ask")
     if WIRE == "JSONRPC":
         call = lambda method, params: {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

@@ -33,7 +33,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 type Case = (&'static str, Vec<(&'static str, &'static str)>, Vec<u8>, &'static [i32]);
 
-/// Name, headers, body, and the statuses that say whose fault it is.
+/// Name, headers, body, and the accepted statuses, all of which blame the client.
 fn cases() -> Vec<Case> {
     let message = request("echo hi").encode_to_vec();
     let (length, packed) = (message.len(), gzip(&message));
@@ -41,34 +41,34 @@ fn cases() -> Vec<Case> {
     let gz = || vec![("grpc-encoding", "gzip")];
     let with = |name, value| vec![(name, value)];
     vec![
-        ("a good call", vec![], good(), &[0]),
+        ("a valid call", vec![], good(), &[0]),
         ("nothing", vec![], vec![], &[3]),
-        ("half a head", vec![], vec![0, 0, 0], &[3]),
-        ("a message that does not come", vec![], frame(0, 10, b""), &[3]),
+        ("half a frame header", vec![], vec![0, 0, 0], &[3]),
+        ("a message that is missing", vec![], frame(0, 10, b""), &[3]),
         ("a message that is cut off", vec![], frame(0, length, &message[..length - 3]), &[3]),
         ("a length that is too small", vec![], frame(0, length - 3, &message), &[3]),
         ("the largest length", vec![], frame(0, u32::MAX as usize, &message), &[8]),
         ("an empty message", vec![], frame(0, 0, b""), &[3]),
-        ("no message but letters", vec![], frame(0, 5, b"hello"), &[3]),
+        ("text instead of a message", vec![], frame(0, 5, b"hello"), &[3]),
         ("a message twice", vec![], good().repeat(2), &[0, 3]),
-        ("packed without saying how", vec![], frame(1, packed.len(), &packed), &[3, 12]),
-        ("packed in an unknown way", with("grpc-encoding", "zip"), frame(1, packed.len(), &packed), &[12]),
+        ("compressed without an encoding", vec![], frame(1, packed.len(), &packed), &[3, 12]),
+        ("compressed with an unknown encoding", with("grpc-encoding", "zip"), frame(1, packed.len(), &packed), &[12]),
         ("packed well", gz(), frame(1, packed.len(), &packed), &[0]),
-        ("packed and cut off", gz(), frame(1, packed.len() - 4, &packed[..packed.len() - 4]), &[3]),
-        ("said to be packed", gz(), frame(1, length, &message), &[3]),
-        ("packed and said not to be", gz(), frame(0, packed.len(), &packed), &[3]),
+        ("compressed and cut off", gz(), frame(1, packed.len() - 4, &packed[..packed.len() - 4]), &[3]),
+        ("uncompressed with the compressed flag", gz(), frame(1, length, &message), &[3]),
+        ("compressed without the compressed flag", gz(), frame(0, packed.len(), &packed), &[3]),
         ("a flag of two", vec![], frame(2, length, &message), &[3]),
         ("a flag of all bits", gz(), frame(255, length, &message), &[3]),
-        ("a small frame of a large message", gz(), frame(1, bomb.len(), &bomb), &[8]),
+        ("a small frame that decompresses to a large message", gz(), frame(1, bomb.len(), &bomb), &[8]),
         ("a message over the limit", vec![], frame(0, 17 << 20, &vec![0; 17 << 20]), &[8]),
-        ("a time that is none", with("grpc-timeout", "soon"), good(), &[0, 3]),
-        ("a time below zero", with("grpc-timeout", "-1S"), good(), &[0, 3]),
-        ("a time of too many digits", with("grpc-timeout", "999999999999H"), good(), &[0, 3]),
-        ("a time without a unit", with("grpc-timeout", "5"), good(), &[0, 3]),
-        ("no time at all", with("grpc-timeout", "0n"), good(), &[0, 4]),
-        ("a time of letters beyond ASCII", with("grpc-timeout", "1\u{e9}"), good(), &[0, 3]),
+        ("a timeout that is not a number", with("grpc-timeout", "soon"), good(), &[0, 3]),
+        ("a negative timeout", with("grpc-timeout", "-1S"), good(), &[0, 3]),
+        ("a timeout with too many digits", with("grpc-timeout", "999999999999H"), good(), &[0, 3]),
+        ("a timeout without a unit", with("grpc-timeout", "5"), good(), &[0, 3]),
+        ("a timeout of zero", with("grpc-timeout", "0n"), good(), &[0, 4]),
+        ("a timeout that is not ASCII", with("grpc-timeout", "1\u{e9}"), good(), &[0, 3]),
         ("metadata that is not base64", with("x-bin", "!!!"), good(), &[0, 3]),
-        ("packings without an end", with("grpc-accept-encoding", "zip,zap,,,;q=1"), good(), &[0]),
+        ("many accepted encodings", with("grpc-accept-encoding", "zip,zap,,,;q=1"), good(), &[0]),
     ]
 }
 
@@ -96,7 +96,7 @@ fn status(reply: &Reply) -> Option<i32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn grpc_that_no_client_sends_is_the_clients_fault() {
+async fn malformed_grpc_gets_a_status_that_blames_the_client() {
     let target = Target::start();
     for (name, headers, body, expected) in cases() {
         for rpc in ["SendMessage", "SendStreamingMessage"] {
@@ -127,7 +127,7 @@ async fn grpc_that_no_client_sends_is_the_clients_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn grpc_web_that_no_page_sends_is_the_clients_fault() {
+async fn malformed_grpc_web_gets_a_status_that_blames_the_client() {
     let target = Target::start();
     let text = base64_simd::STANDARD.encode_to_string(good());
     for (media_type, body) in [
@@ -145,7 +145,7 @@ async fn grpc_web_that_no_page_sends_is_the_clients_fault() {
         let reply = http(&target.0.url, "POST", path, &headers, body.clone()).await;
         let shown = format!("{media_type} {:?}: {reply:?}", String::from_utf8_lossy(&body[..body.len().min(40)]));
         assert!(reply.status < 500, "{shown}");
-        // The status is in the headers, or at the end of the body.
+        // The status is in the headers or at the end of the body.
         let body = if media_type.ends_with("text") {
             let bytes: Vec<u8> = reply.body.iter().copied().filter(|byte| *byte != b'=').collect();
             base64_simd::forgiving_decode_to_vec(&bytes).unwrap_or_default()

@@ -1,34 +1,34 @@
-//! HTTP/1.1 that is wrong, or right and unkind.
+//! Malformed or abusive HTTP/1.1.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{PATIENCE, Target, lossy};
 use crate::raw::{connect, say};
 
-/// What may come of it.
+/// The accepted outcomes.
 enum Expect {
-    /// A first answer with one of these statuses.
+    /// The first answer has one of these statuses.
     Status(&'static [u16]),
-    /// An answer that blames the client, or none.
+    /// An answer that blames the client, or no answer.
     Refusal,
-    /// Good answers, as many as this.
+    /// This many successful answers.
     Good(usize),
 }
 use Expect::{Good, Refusal, Status};
 
-/// A POST with these header lines and this body, whatever they say.
+/// Returns a POST with these header lines and this body, without checking them.
 fn post(path: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\n{headers}\r\n");
     [head.as_bytes(), body.as_ref()].concat()
 }
 
-/// The same with the right length.
+/// Returns a POST with this body and its correct length.
 fn sized(path: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     post(path, &format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()), body)
 }
 
-/// A GET with these header lines.
+/// Returns a GET with these header lines.
 fn get(target: impl AsRef<[u8]>, headers: &str) -> Vec<u8> {
     let rest = format!(" HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\n{headers}\r\n");
     [b"GET ", target.as_ref(), rest.as_bytes()].concat()
@@ -42,11 +42,11 @@ fn cut_off() -> Vec<(&'static str, Vec<u8>, Expect)> {
     let whole = sized("/message:send", say("echo cut").to_string());
     let head = whole.windows(4).position(|end| end == b"\r\n\r\n").unwrap();
     vec![
-        ("a cut request line", b"POST /mess".to_vec(), Refusal),
-        ("a cut header", whole[..head - 5].to_vec(), Refusal),
+        ("a truncated request line", b"POST /mess".to_vec(), Refusal),
+        ("a truncated header", whole[..head - 5].to_vec(), Refusal),
         ("no body", whole[..head + 4].to_vec(), Refusal),
-        ("a cut body", whole[..whole.len() - 3].to_vec(), Refusal),
-        ("a cut chunk", post("/message:send", "transfer-encoding: chunked\r\n", "ff\r\n{\"mess"), Refusal),
+        ("a truncated body", whole[..whole.len() - 3].to_vec(), Refusal),
+        ("a truncated chunk", post("/message:send", "transfer-encoding: chunked\r\n", "ff\r\n{\"mess"), Refusal),
         ("no last chunk", post("/message:send", "transfer-encoding: chunked\r\n", "2\r\n{}\r\n"), Refusal),
         ("cut trailers", post("/message:send", "transfer-encoding: chunked\r\n", "2\r\n{}\r\n0\r\nx: "), Refusal),
     ]
@@ -56,19 +56,19 @@ fn miscounted() -> Vec<(&'static str, Vec<u8>, Expect)> {
     let length = |length: &str| post("/message:send", &format!("content-length: {length}\r\n"), "{}");
     let chunks = |body: &str| post("/message:send", "transfer-encoding: chunked\r\n", body);
     vec![
-        ("a length below zero", length("-1"), Status(&[400])),
+        ("a negative length", length("-1"), Status(&[400])),
         ("a length with a sign", length("+2"), Status(&[400])),
         ("a length that is a word", length("two"), Status(&[400])),
         ("a length without digits", length(""), Status(&[400])),
-        ("a length beyond numbers", length("99999999999999999999999"), Status(&[400, 413])),
+        ("a length beyond 64 bits", length("99999999999999999999999"), Status(&[400, 413])),
         ("the largest length", length("18446744073709551615"), Status(&[400, 413, 431])),
         ("a large length", length("1000000000000"), Status(&[413])),
         ("two lengths", post("/message:send", "content-length: 2\r\ncontent-length: 3\r\n", "{}"), Status(&[400])),
         ("a list of lengths", length("2, 3"), Status(&[400])),
         ("a length that is too small", length("1"), Refusal),
-        ("chunks of no number", chunks("xyz\r\n{}\r\n0\r\n\r\n"), Refusal),
-        ("chunks below zero", chunks("-2\r\n{}\r\n0\r\n\r\n"), Refusal),
-        ("chunks beyond numbers", chunks("fffffffffffffffff\r\n{}\r\n0\r\n\r\n"), Refusal),
+        ("a chunk size that is not a number", chunks("xyz\r\n{}\r\n0\r\n\r\n"), Refusal),
+        ("a negative chunk size", chunks("-2\r\n{}\r\n0\r\n\r\n"), Refusal),
+        ("a chunk size beyond 64 bits", chunks("fffffffffffffffff\r\n{}\r\n0\r\n\r\n"), Refusal),
         ("a chunk without an end", chunks("2\r\n{}0\r\n\r\n"), Refusal),
         ("a long chunk extension", chunks(&format!("2;{}\r\n{{}}\r\n0\r\n\r\n", "x".repeat(100_000))), Refusal),
         ("long trailers", chunks(&format!("2\r\n{{}}\r\n0\r\nx: {}\r\n\r\n", "x".repeat(100_000))), Refusal),
@@ -84,38 +84,38 @@ fn stray() -> Vec<(&'static str, Vec<u8>, Expect)> {
         line.concat()
     };
     vec![
-        ("a zero in a header", header(b"a\0b"), Status(&[400])),
+        ("a NUL in a header", header(b"a\0b"), Status(&[400])),
         ("a bell in a header", header(b"a\x07b"), Status(&[400])),
         ("a lone CR in a header", header(b"a\rb"), Status(&[400])),
         ("a folded header", header(b"a\r\n b"), Status(&[400])),
         ("bytes beyond ASCII in a header", header(b"\xff\xfe"), Good(1)),
         ("a space in a header's name", get("/tasks", "a b: c\r\n"), Status(&[400])),
-        ("a zero in a target", get("/tasks/a\0b", ""), Status(&[400])),
-        ("a zero in a target, quoted", get("/tasks/a%00b", ""), Status(&[404])),
-        ("a line break in a target, quoted", get("/tasks/a%0d%0ax:y", ""), Status(&[404])),
-        ("no UTF-8 in a target", get(b"/tasks/\xff", ""), Status(&[400, 404])),
-        ("no UTF-8 in a target, quoted", get("/tasks/%ff", ""), Status(&[400, 404])),
-        ("no UTF-8 in a query, quoted", get("/tasks?contextId=%ff%fe", ""), Good(1)),
-        ("half a quote", get("/tasks/%f", ""), Status(&[400, 404])),
+        ("a NUL in a target", get("/tasks/a\0b", ""), Status(&[400])),
+        ("a percent-encoded NUL in a target", get("/tasks/a%00b", ""), Status(&[404])),
+        ("a percent-encoded line break in a target", get("/tasks/a%0d%0ax:y", ""), Status(&[404])),
+        ("invalid UTF-8 in a target", get(b"/tasks/\xff", ""), Status(&[400, 404])),
+        ("percent-encoded invalid UTF-8 in a target", get("/tasks/%ff", ""), Status(&[400, 404])),
+        ("percent-encoded invalid UTF-8 in a query", get("/tasks?contextId=%ff%fe", ""), Good(1)),
+        ("half a percent-encoding", get("/tasks/%f", ""), Status(&[400, 404])),
         ("dots in a target", get("/tasks/../../etc/passwd", ""), Status(&[400, 404])),
         ("an empty target", get("", ""), Status(&[400])),
-        ("a target that is no path", get("x:y", ""), Status(&[400, 404, 405])),
-        ("a star for a target", get("*", ""), Status(&[400, 404])),
-        ("no UTF-8 in a body", sized("/message:send", b"{\"message\":\"\xff\"}"), Status(&[400])),
+        ("a target that is not a path", get("x:y", ""), Status(&[400, 404, 405])),
+        ("an asterisk as the target", get("*", ""), Status(&[400, 404])),
+        ("invalid UTF-8 in a body", sized("/message:send", b"{\"message\":\"\xff\"}"), Status(&[400])),
         (
-            "no UTF-8 in an envelope",
+            "invalid UTF-8 in an envelope",
             sized("/", b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"GetTask\"}"),
             Status(&[200]),
         ),
-        ("a version that is no text", get("/tasks", "a2a-version: \u{e9}\r\n"), Good(1)),
+        ("a version that is not ASCII", get("/tasks", "a2a-version: \u{e9}\r\n"), Good(1)),
         (
             "a method of a thousand letters",
             format!("{} / HTTP/1.1\r\nhost: x\r\n\r\n", "X".repeat(1000)).into(),
             Status(&[400, 404, 405]),
         ),
-        ("HTTP of the first days", b"GET /livez\r\n\r\n".to_vec(), Refusal),
-        ("HTTP/2 that is none", b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n".to_vec(), Refusal),
-        ("an answer for a request", b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec(), Status(&[400])),
+        ("HTTP/0.9", b"GET /livez\r\n\r\n".to_vec(), Refusal),
+        ("an invalid HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n".to_vec(), Refusal),
+        ("a response instead of a request", b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec(), Status(&[400])),
     ]
 }
 
@@ -140,7 +140,7 @@ fn twice_and_much() -> Vec<(&'static str, Vec<u8>, Expect)> {
             get("/tasks", "idempotency-key: a\r\nidempotency-key: b\r\nlast-event-id: 1.1\r\nlast-event-id: x\r\n"),
             Good(1),
         ),
-        ("an expectation of something else", get("/livez", "expect: a miracle\r\n"), Status(&[200, 417])),
+        ("an unknown expectation", get("/livez", "expect: a miracle\r\n"), Status(&[200, 417])),
         (
             "a hundred thousand parameters",
             get(format!("/tasks?{}", many(100_000, "a=b&")), ""),
@@ -166,8 +166,8 @@ fn twice_and_much() -> Vec<(&'static str, Vec<u8>, Expect)> {
             sized("/", format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, many(100_000, "x"))),
             Status(&[200]),
         ),
-        ("arrays without an end", sized("/message:send", many(1_000_000, "[")), Status(&[400])),
-        ("objects without an end", sized("/", many(300_000, r#"{"a":"#)), Status(&[200])),
+        ("arrays that are never closed", sized("/message:send", many(1_000_000, "[")), Status(&[400])),
+        ("objects that are never closed", sized("/", many(300_000, r#"{"a":"#)), Status(&[200])),
         ("arrays in arrays", rpc(&nested("[", "]", 100_000)), Status(&[200])),
         (
             "values in values",
@@ -193,7 +193,7 @@ fn twice_and_much() -> Vec<(&'static str, Vec<u8>, Expect)> {
             sized("/message:send", format!(r#"{{"message":{{"parts":[{}{{}}]}}}}"#, many(100_000, "{},"))),
             Status(&[400]),
         ),
-        ("extensions without an end", get("/tasks", &format!("a2a-extensions: {}\r\n", many(10_000, "a,b,"))), Good(1)),
+        ("many extensions", get("/tasks", &format!("a2a-extensions: {}\r\n", many(10_000, "a,b,"))), Good(1)),
         (
             "a hundred extensions a line",
             get("/tasks", &many(60, &format!("a2a-extensions: {}\r\n", many(100, "a, b,")))),
@@ -209,11 +209,11 @@ fn twice_and_much() -> Vec<(&'static str, Vec<u8>, Expect)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http1_that_no_client_sends_is_the_clients_fault() {
+async fn malformed_http1_gets_an_answer_that_blames_the_client() {
     let target = Target::start();
     let mut wrong = Vec::new();
     for (name, sent, expect) in [cut_off(), miscounted(), stray(), twice_and_much()].into_iter().flatten() {
-        // What is cut off ends at once; the others wait for their answers.
+        // Truncated requests end at once. The others wait for their answers.
         let answers = match expect {
             Refusal => 0,
             Status(_) => 1,
@@ -237,7 +237,7 @@ async fn http1_that_no_client_sends_is_the_clients_fault() {
     target.serves().await;
 }
 
-/// The statuses of answers that came one after the other.
+/// Returns the statuses of consecutive answers.
 fn statuses(received: &[u8]) -> Vec<u16> {
     let mut found = Vec::new();
     for at in memchr::memmem::find_iter(received, b"HTTP/1.1 ") {
@@ -248,7 +248,7 @@ fn statuses(received: &[u8]) -> Vec<u16> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_that_never_finish_keep_nobody_from_being_served() {
+async fn many_unfinished_requests_do_not_block_other_clients() {
     let target = Target::start();
     let beginnings: [&[u8]; 4] = [
         b"",
@@ -264,7 +264,7 @@ async fn many_that_never_finish_keep_nobody_from_being_served() {
     }
     for round in 0..3 {
         for stream in &mut waiting {
-            // Some of them drip; whether the server still listens does not matter.
+            // Some of them send a byte now and then. It does not matter whether the server still reads it.
             let _ = stream.write_all(b"x").await;
         }
         target.is_well(&format!("round {round}")).await;
@@ -275,7 +275,7 @@ async fn many_that_never_finish_keep_nobody_from_being_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_nobody_reads_keeps_nobody_from_being_served() {
+async fn unread_answers_do_not_block_other_clients() {
     let target = Target::start();
     let list = get("/tasks?includeArtifacts=true", "").repeat(300);
     let mut deaf = Vec::new();
@@ -285,7 +285,7 @@ async fn an_answer_that_nobody_reads_keeps_nobody_from_being_served() {
         deaf.push(stream);
     }
     target.is_well("nobody read").await;
-    // One that hears after all gets its answers in order.
+    // A client that starts reading late gets its answers in order.
     let mut first = vec![0; 12];
     deaf[0].read_exact(&mut first).await.unwrap();
     assert_eq!(first, b"HTTP/1.1 200");

@@ -1,4 +1,4 @@
-//! HTTP/2 frames that no client sends, or not so many of them.
+//! Malformed HTTP/2 frames, and floods of valid ones.
 
 use super::{Target, lossy};
 
@@ -18,7 +18,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
-/// What the last PING carries.
+/// The payload of the last PING.
 const MARK: &[u8; 8] = b"the mark";
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: impl AsRef<[u8]>) -> Vec<u8> {
@@ -27,7 +27,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: impl AsRef<[u8]>) -> Vec<u8>
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A header, written out in full and put in no table.
+/// Returns a literal header without indexing.
 fn header(name: &str, value: impl AsRef<[u8]>) -> Vec<u8> {
     let mut out = vec![0];
     for text in [name.as_bytes(), value.as_ref()] {
@@ -37,7 +37,7 @@ fn header(name: &str, value: impl AsRef<[u8]>) -> Vec<u8> {
     out
 }
 
-/// A length as HPACK writes it: seven bits, then the rest in groups of seven.
+/// Returns a length in HPACK's encoding: seven bits, then the rest in groups of seven.
 fn length(mut length: usize) -> Vec<u8> {
     if length < 127 {
         return vec![length as u8];
@@ -56,7 +56,7 @@ fn headers(list: &[(&str, &str)]) -> Vec<u8> {
     list.iter().flat_map(|(name, value)| header(name, value)).collect()
 }
 
-/// A request for a task that there is not.
+/// Returns the headers of a request for an unknown task.
 fn request() -> Vec<u8> {
     let pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/tasks/x")];
     headers(&[&pseudo[..], &[("a2a-version", "1.0")]].concat())
@@ -77,7 +77,7 @@ fn post(length: &str) -> Vec<u8> {
     ])
 }
 
-/// A request of one frame.
+/// Returns a request in one frame.
 fn ask(stream: u32, block: &[u8]) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
 }
@@ -86,23 +86,23 @@ fn repeat(count: u32, one: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
     (0..count).flat_map(one).collect()
 }
 
-/// What one says to a server.
+/// The inputs, with their names.
 fn cases() -> Vec<(&'static str, Vec<u8>)> {
     let odd = |n: u32| 2 * n + 1;
     let small = header("x", "y");
     vec![
         ("a good request", ask(1, &request())),
         (
-            "requests that are taken back at once",
+            "requests that are reset at once",
             repeat(3000, |n| [ask(odd(n), &request()), frame(RST_STREAM, 0, odd(n), 8_u32.to_be_bytes())].concat()),
         ),
         (
-            "requests with an error of their own",
+            "requests that are stream errors",
             repeat(3000, |n| [ask(odd(n), &request()), frame(WINDOW_UPDATE, 0, odd(n), 0_u32.to_be_bytes())].concat()),
         ),
         ("more requests than streams", repeat(3000, |n| frame(HEADERS, END_HEADERS, odd(n), post("10")))),
         (
-            "headers without an end",
+            "headers that never end",
             [frame(HEADERS, END_STREAM, 1, request()), repeat(20_000, |_| frame(CONTINUATION, 0, 1, &small))].concat(),
         ),
         (
@@ -129,7 +129,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
             .concat(),
         ),
         (
-            "a table that is filled and asked for",
+            "a dynamic table that is filled and referenced",
             [
                 ask(1, &[request(), vec![0x40, 1, b'x'], length(4000), vec![b'y'; 4000]].concat()),
                 repeat(50, |n| ask(odd(n + 1), &[request(), vec![0xbe; 4000]].concat())),
@@ -137,16 +137,16 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
             .concat(),
         ),
         (
-            "frames between the pieces of headers",
+            "frames between header fragments",
             [frame(HEADERS, END_STREAM, 1, request()), frame(PING, 0, 0, [0; 8])].concat(),
         ),
-        ("a piece of no headers", frame(CONTINUATION, END_HEADERS, 1, &small)),
-        ("an index of no table", ask(1, &[0xff, 0xff, 0xff, 0xff, 0x7f])),
-        ("letters of no code", ask(1, &[0x00, 0x81, 0xff, 0x84, 0xff, 0xff, 0xff, 0xff])),
+        ("a continuation without headers", frame(CONTINUATION, END_HEADERS, 1, &small)),
+        ("an index outside the table", ask(1, &[0xff, 0xff, 0xff, 0xff, 0x7f])),
+        ("an invalid Huffman code", ask(1, &[0x00, 0x81, 0xff, 0x84, 0xff, 0xff, 0xff, 0xff])),
         ("a length beyond the block", ask(1, &[0x00, 0x7f, 0xff, 0xff, 0xff, 0x07])),
         ("a capital letter in a name", ask(1, &with("X-Y", "z"))),
         ("a header of HTTP/1", ask(1, &with("connection", "close"))),
-        ("a zero in a header", ask(1, &with("x", "a\0b"))),
+        ("a NUL in a header", ask(1, &with("x", "a\0b"))),
         ("a line break in a header", ask(1, &with("x", "a\r\nb: c"))),
         ("an unknown pseudo header", ask(1, &with(":what", "x"))),
         ("a pseudo header at the end", ask(1, &with(":path", "/livez"))),
@@ -156,11 +156,11 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
         ("a status in a request", ask(1, &headers(&[(":status", "200")]))),
         ("no headers", ask(1, &[])),
         (
-            "a body shorter than said",
+            "a body shorter than its content-length",
             [frame(HEADERS, END_HEADERS, 1, post("10")), frame(DATA, END_STREAM, 1, "{}")].concat(),
         ),
         (
-            "a body longer than said",
+            "a body longer than its content-length",
             [frame(HEADERS, END_HEADERS, 1, post("1")), frame(DATA, END_STREAM, 1, "{}")].concat(),
         ),
         (
@@ -168,7 +168,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
             [frame(HEADERS, END_HEADERS, 1, post("x")), frame(DATA, END_STREAM, 1, "{}")].concat(),
         ),
         (
-            "a body taken back",
+            "a body that is reset",
             [
                 frame(HEADERS, END_HEADERS, 1, post("10")),
                 frame(DATA, 0, 1, "{"),
@@ -177,7 +177,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
             .concat(),
         ),
         (
-            "trailers without an end",
+            "trailers without END_STREAM",
             [frame(HEADERS, END_HEADERS, 1, post("2")), frame(HEADERS, END_HEADERS, 1, &small)].concat(),
         ),
         (
@@ -190,35 +190,35 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
                 .concat(),
         ),
         ("padding longer than its frame", frame(HEADERS, END_HEADERS | PADDED, 1, [&[255], &request()[..20]].concat())),
-        ("data of no stream", frame(DATA, 0, 0, "{}")),
-        ("data of a stream that is not", frame(DATA, 0, 7, "{}")),
-        ("headers of no stream", ask(0, &request())),
-        ("a stream of the server's", ask(2, &request())),
+        ("data on stream zero", frame(DATA, 0, 0, "{}")),
+        ("data on an unknown stream", frame(DATA, 0, 7, "{}")),
+        ("headers on stream zero", ask(0, &request())),
+        ("a stream id of the server", ask(2, &request())),
         ("a stream below the last", [ask(9, &request()), ask(3, &request())].concat()),
         ("a stream twice", [ask(1, &request()), ask(1, &request())].concat()),
         ("the last stream that there can be", ask(0x7fff_ffff, &request())),
-        ("a reset of what is not", frame(RST_STREAM, 0, 5, 8_u32.to_be_bytes())),
+        ("a reset of an unknown stream", frame(RST_STREAM, 0, 5, 8_u32.to_be_bytes())),
         (
             "a reset that is too short",
             [frame(HEADERS, END_HEADERS, 1, post("2")), frame(RST_STREAM, 0, 1, [0])].concat(),
         ),
-        ("a stream below itself", [frame(PRIORITY, 0, 1, [0, 0, 0, 1, 0]), ask(1, &request())].concat()),
+        ("a stream that depends on itself", [frame(PRIORITY, 0, 1, [0, 0, 0, 1, 0]), ask(1, &request())].concat()),
         ("priorities of everything", repeat(20_000, |n| frame(PRIORITY, 0, odd(n), [0, 0, 0, 0, 0]))),
         ("a promise", frame(PUSH_PROMISE, END_HEADERS, 1, [&[0, 0, 0, 2], &request()[..]].concat())),
-        ("a window of nothing more", [ask(1, &request()), frame(WINDOW_UPDATE, 0, 0, 0_u32.to_be_bytes())].concat()),
-        ("a window beyond numbers", repeat(2, |_| frame(WINDOW_UPDATE, 0, 0, 0x7fff_ffff_u32.to_be_bytes()))),
+        ("a window update of zero", [ask(1, &request()), frame(WINDOW_UPDATE, 0, 0, 0_u32.to_be_bytes())].concat()),
+        ("a window beyond 31 bits", repeat(2, |_| frame(WINDOW_UPDATE, 0, 0, 0x7fff_ffff_u32.to_be_bytes()))),
         ("no window for the answer", [frame(SETTINGS, 0, 0, [0, 4, 0, 0, 0, 0]), ask(1, &request())].concat()),
         ("settings beyond limits", frame(SETTINGS, 0, 0, [0, 5, 0xff, 0xff, 0xff, 0xff])),
-        ("settings of half a length", frame(SETTINGS, 0, 0, [0, 4, 0])),
-        ("settings of a stream", frame(SETTINGS, 0, 1, "")),
+        ("settings with half an entry", frame(SETTINGS, 0, 0, [0, 4, 0])),
+        ("settings on a stream", frame(SETTINGS, 0, 1, "")),
         (
             "settings again and again",
             repeat(5000, |n| frame(SETTINGS, 0, 0, [&[0, 4], &(n + 1).to_be_bytes()[..]].concat())),
         ),
-        ("thanks for nothing", repeat(1000, |_| frame(SETTINGS, ACK, 0, ""))),
-        ("pings without an end", repeat(20_000, |_| frame(PING, 0, 0, [0; 8]))),
+        ("acknowledgements of no settings", repeat(1000, |_| frame(SETTINGS, ACK, 0, ""))),
+        ("many pings", repeat(20_000, |_| frame(PING, 0, 0, [0; 8]))),
         ("a ping that is too long", frame(PING, 0, 0, [0; 9])),
-        ("a farewell and then more", [frame(GOAWAY, 0, 0, [0; 8]), ask(1, &request())].concat()),
+        ("a request after GOAWAY", [frame(GOAWAY, 0, 0, [0; 8]), ask(1, &request())].concat()),
         ("frames of an unknown kind", repeat(20_000, |_| frame(0x77, 0xff, 1, "what"))),
         ("a frame beyond the limit", [&[0xff, 0xff, 0xff, DATA, 0, 0, 0, 0, 1], &[0; 100_000][..]].concat()),
         ("a frame that is cut off", ask(1, &request())[..20].to_vec()),
@@ -226,12 +226,12 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http2_that_no_client_sends_is_the_clients_fault() {
+async fn malformed_http2_gets_an_answer_that_blames_the_client() {
     let target = Target::start();
     for (name, frames) in cases() {
         let beginning = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(SETTINGS, 0, 0, "")[..]].concat();
         let sent = [beginning, frames, frame(PING, 0, 0, MARK)].concat();
-        // One that is cut off cannot be answered.
+        // A truncated frame cannot be answered.
         let cut_off = name == "a frame that is cut off";
         let has = |bytes: &[u8], kinds: &[u8]| read(bytes).iter().any(|(kind, ..)| kinds.contains(kind));
         let enough = |bytes: &[u8]| {
@@ -240,10 +240,10 @@ async fn http2_that_no_client_sends_is_the_clients_fault() {
         };
         let received = target.exchange(name, sent, enough).await;
         let answers = read(&received);
-        assert!(!answers.is_empty(), "{name}: nothing, not even settings: {}", lossy(&received));
+        assert!(!answers.is_empty(), "{name}: no answer, not even settings: {}", lossy(&received));
         for (kind, _, payload) in &answers {
             // The static table's entry for `:status: 500`.
-            assert!(*kind != HEADERS || payload.first() != Some(&0x8e), "{name}: a fault of the server's");
+            assert!(*kind != HEADERS || payload.first() != Some(&0x8e), "{name}: an internal error");
         }
         if name == "a good request" {
             let headers = answers.iter().find(|(kind, ..)| *kind == HEADERS).expect("an answer");
@@ -255,7 +255,7 @@ async fn http2_that_no_client_sends_is_the_clients_fault() {
     target.serves().await;
 }
 
-/// The frames of an answer: kind, stream, payload.
+/// Returns the frames of an answer: kind, stream, payload.
 fn read(mut bytes: &[u8]) -> Vec<(u8, u32, Vec<u8>)> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = bytes.split_at_checked(9) {

@@ -1,5 +1,5 @@
-//! Peers that send what no client sends: cut off, miscounted, flooded, malformed. Whatever it is, it is never a fault of the
-//! server's own, never a panic, never a hang, and the next request is answered as if nothing had been.
+//! Hostile clients, which send truncated, miscounted, flooding or malformed input. No input causes an internal error, a
+//! panic or a hang, and the next request is answered as usual.
 
 mod grpc;
 mod http1;
@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 use crate::raw::{connect, http, say};
 use crate::support::{Server, WIRES};
 
-/// Longer than any answer takes, shorter than the server's own patience with a body.
+/// Longer than any answer takes, and shorter than the server's own time limit for a body.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that keeps its log, and what is asked of it in between.
+/// A server that logs to a file, with checks that it still works.
 struct Target(Server);
 
 impl Target {
@@ -25,11 +25,11 @@ impl Target {
         Self(Server::logged("[[agents]]\nname = \"kit\"\nkind = \"conformance\"\n[store]\nurl = \"memory:\"\n"))
     }
 
-    /// Sends bytes, ends this direction once `enough` came back, and gives what comes until the server closes.
+    /// Sends bytes, closes the sending side once `enough` has arrived, and returns everything until the server closes.
     async fn exchange(&self, name: &str, sent: Vec<u8>, enough: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let (mut from, mut to) = connect(&self.0.url).await.into_split();
         let (end, ends) = oneshot::channel::<()>();
-        // Both at once: a server that has said enough does not read on.
+        // Reads and writes at the same time, because a server that has answered may stop reading.
         let writing = tokio::spawn(async move {
             let _ = to.write_all(&sent).await;
             let _ = ends.await;
@@ -41,7 +41,7 @@ impl Target {
                 if end.is_some() && enough(&received) {
                     end = None;
                 }
-                // A reset after the answer is an end too.
+                // A reset after the answer counts as an end.
                 match from.read_buf(&mut received).await {
                     Ok(0) | Err(_) => break,
                     Ok(_) => {}
@@ -54,7 +54,7 @@ impl Target {
         received
     }
 
-    /// The server is as well as before.
+    /// Checks that the server still answers.
     async fn is_well(&self, after: &str) {
         let task = http(
             &self.0.url,
@@ -72,7 +72,7 @@ impl Target {
         }
     }
 
-    /// It still does everything, on every wire.
+    /// Checks that the server still works over every binding, and that it logged no failure.
     async fn serves(&self) {
         for wire in WIRES {
             let task = self.0.make(wire, "echo at the end").await;
@@ -82,7 +82,7 @@ impl Target {
     }
 }
 
-/// The beginning of bytes, for people.
+/// Returns the beginning of bytes as text.
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(600)]).into_owned()
 }

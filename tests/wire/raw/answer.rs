@@ -1,4 +1,4 @@
-//! An answer of any wire, with its error held against the one table of errors, field by field.
+//! An answer over any binding. Every error is checked against the error table, field by field.
 
 use bytes::BytesMut;
 use http::HeaderMap;
@@ -8,7 +8,7 @@ use tricord::client::Binding;
 use super::http::Reply;
 use super::{grpc, schema};
 
-/// Reason; JSON-RPC code; gRPC code and name; HTTP status.
+/// The error table: reason; JSON-RPC code; gRPC code and name; HTTP status.
 type Row = (&'static str, i64, i64, &'static str, u16);
 
 const ERRORS: &[Row] = &[
@@ -34,7 +34,7 @@ const ERRORS: &[Row] = &[
     ("DEADLINE_EXCEEDED", -32000, 4, "DEADLINE_EXCEEDED", 504),
 ];
 
-/// What a server said.
+/// The answer of a server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) wire: Binding,
@@ -43,13 +43,13 @@ pub(crate) struct Answer {
     outcome: Result<Value, Refusal>,
 }
 
-/// A no.
+/// An error answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refusal {
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) metadata: Value,
-    /// The fields that are wrong.
+    /// The paths of the invalid fields.
     pub(crate) fields: Vec<String>,
 }
 
@@ -69,12 +69,12 @@ impl Answer {
         Self { wire, asked, reply, outcome }
     }
 
-    /// What came of it, where either may.
+    /// Returns the result or the error, for calls that may have either.
     pub(crate) fn outcome(self) -> Result<Value, Refusal> {
         self.outcome
     }
 
-    /// The result of a call that must succeed.
+    /// Returns the result of a call that must succeed.
     #[track_caller]
     pub(crate) fn ok(self) -> Value {
         match self.outcome {
@@ -83,7 +83,7 @@ impl Answer {
         }
     }
 
-    /// The refusal of a call that must be refused for this reason.
+    /// Returns the error of a call that must fail for this reason.
     #[track_caller]
     pub(crate) fn refused(self, reason: &str) -> Refusal {
         match self.outcome {
@@ -95,7 +95,7 @@ impl Answer {
         }
     }
 
-    /// The refusal for wrong parameters, with exactly these fields.
+    /// Returns the error of a call that must fail because of exactly these fields.
     #[track_caller]
     pub(crate) fn refused_fields(self, fields: &[&str]) -> Refusal {
         let asked = self.asked.clone();
@@ -122,7 +122,7 @@ fn of_grpc(method: &str, asked: &str, reply: &Reply) -> Result<Value, Refusal> {
     Err(of_ending(ending, asked))
 }
 
-/// A gRPC status that is an error.
+/// Reads a gRPC status that is an error.
 pub(super) fn of_ending(ending: grpc::Ending, asked: &str) -> Refusal {
     let refusal = refusal(&ending.message, &Value::Array(ending.details), asked);
     let row = row(&refusal.reason, asked);
@@ -152,14 +152,14 @@ fn of_jsonrpc(id: &Option<Value>, asked: &str, reply: &Reply) -> Result<Value, R
     outcome
 }
 
-/// A JSON-RPC response, alone or as an event.
+/// Reads a JSON-RPC response, alone or in an event.
 pub(super) fn of_response(id: &Option<Value>, body: &Value, asked: &str) -> Result<Value, Refusal> {
     assert_eq!(body["jsonrpc"], "2.0", "{asked}: {body}");
     assert!(body.as_object().unwrap().contains_key("id"), "{asked}: no id: {body}");
     let is_error = body.get("error").is_some();
     let keys: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, if is_error { ["error", "id", "jsonrpc"] } else { ["id", "jsonrpc", "result"] }, "{asked}");
-    // A body that was not read has no id to echo.
+    // There is no id to return if the body was not read.
     let echoed = id.clone().unwrap_or_default();
     assert!(body["id"] == echoed || (is_error && body["id"].is_null()), "{asked}: the id is {}", body["id"]);
     if !is_error {
@@ -186,7 +186,7 @@ fn of_http(asked: &str, reply: &Reply) -> Result<Value, Refusal> {
     Err(refusal)
 }
 
-/// An error as HTTP+JSON writes it, alone or as an event.
+/// Reads an error of HTTP+JSON, alone or in an event.
 pub(super) fn of_document(body: &Value, asked: &str) -> Refusal {
     assert_eq!(body.as_object().unwrap().keys().collect::<Vec<_>>(), ["error"], "{asked}: {body}");
     let error = body["error"].as_object().unwrap();
@@ -213,7 +213,7 @@ fn row(reason: &str, asked: &str) -> Row {
     *ERRORS.iter().find(|row| row.0 == reason).unwrap_or_else(|| panic!("{asked}: no such reason: {reason}"))
 }
 
-/// Reads the details: ErrorInfo first, then BadRequest for wrong fields, then RetryInfo, and nothing else.
+/// Reads the details: ErrorInfo first, then BadRequest for invalid fields, then RetryInfo, and nothing else.
 fn refusal(message: &str, details: &Value, asked: &str) -> Refusal {
     let details = details.as_array().unwrap_or_else(|| panic!("{asked}: details are {details} ({message})"));
     let named = |name: &str| json!(format!("type.googleapis.com/google.rpc.{name}"));

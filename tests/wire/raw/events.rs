@@ -1,4 +1,4 @@
-//! A stream of any wire: the same events, whatever carries them.
+//! A stream over any binding, read as the same events.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use super::{Refusal, grpc, schema};
 /// One event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Event {
-    /// Its place; gRPC has no room for it.
+    /// Its id; gRPC has none.
     pub(crate) id: Option<String>,
     /// The StreamResponse.
     pub(crate) value: Value,
@@ -29,36 +29,36 @@ impl Event {
         self.value.as_object().unwrap().keys().next().unwrap()
     }
 
-    /// The state of a status update or of the task.
+    /// Returns the state of a status update or of the task.
     pub(crate) fn state(&self) -> &str {
         let status = [&self.value["statusUpdate"]["status"], &self.value["task"]["status"]];
         status.iter().find_map(|status| status["state"].as_str()).unwrap_or_default()
     }
 
-    /// The text of an artifact update's parts.
+    /// Returns the text of an artifact update's parts.
     pub(crate) fn text(&self) -> String {
         parts_text(&self.value["artifactUpdate"]["artifact"]["parts"])
     }
 
-    /// The place as a number.
+    /// Returns the sequence number in the id.
     pub(crate) fn place(&self) -> Option<u64> {
         self.id.as_ref().map(|id| id.split_once('.').unwrap().1.parse().unwrap())
     }
 }
 
-/// The texts of parts, joined.
+/// Returns the texts of parts, joined.
 pub(crate) fn parts_text(parts: &Value) -> String {
     parts.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// Events as they come. Dropping them closes the connection.
+/// The events of a stream as they arrive. Dropping it closes the connection.
 pub(crate) struct Events {
     pub(crate) wire: Binding,
     pub(crate) headers: HeaderMap,
     id: Option<Value>,
     asked: String,
     source: Source,
-    /// The trailers of gRPC came, behind which there is nothing.
+    /// Whether the gRPC trailers have arrived, after which nothing follows.
     over: bool,
 }
 
@@ -85,12 +85,12 @@ impl Events {
         Self { wire, headers: head.headers, id: id.clone(), asked, source, over: false }
     }
 
-    /// The events of an answer on HTTP+JSON.
+    /// Returns the events of an answer over HTTP+JSON.
     pub(crate) fn of_http(response: Response<Incoming>) -> Self {
         Self::new(Binding::HttpJson, &None, "a stream".to_owned(), response)
     }
 
-    /// The next event; `None` where the stream ends in good order, a refusal where it ends in an error.
+    /// Returns the next event, `None` where the stream ends normally, or the error with which it ends.
     pub(crate) async fn next(&mut self) -> Option<Result<Event, Refusal>> {
         if self.over {
             return None;
@@ -128,7 +128,7 @@ impl Events {
         next
     }
 
-    /// The next event of a stream that goes on.
+    /// Returns the next event of a stream that must not have ended.
     pub(crate) async fn event(&mut self) -> Event {
         match self.next().await {
             Some(Ok(event)) => event,
@@ -136,7 +136,7 @@ impl Events {
         }
     }
 
-    /// All events up to the orderly end.
+    /// Returns all events up to the normal end.
     pub(crate) async fn rest(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
@@ -145,7 +145,7 @@ impl Events {
         events
     }
 
-    /// Comments that came so far.
+    /// Returns the comments so far.
     pub(crate) fn comments(&self) -> &[(Instant, String)] {
         match &self.source {
             Source::Sse(reader) => &reader.comments,

@@ -1,4 +1,4 @@
-//! gRPC as bytes: frames over HTTP/2 without TLS, statuses from trailers, details by their numbers.
+//! gRPC as bytes: frames over HTTP/2 without TLS, statuses from trailers, details by field numbers.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ struct Delay {
     seconds: i64,
 }
 
-/// What a call ended with.
+/// The status with which a call ended.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) code: i64,
@@ -77,7 +77,7 @@ pub(super) struct Ending {
     pub(super) details: Vec<Value>,
 }
 
-/// Calls a method with parameters given as JSON.
+/// Calls a method with parameters in JSON.
 pub(super) async fn call(url: &str, method: &str, params: &Value, headers: &[(String, String)]) -> Response<Incoming> {
     let input = schema::method(method).input();
     let message = schema::message(&input, params).unwrap_or_else(|error| panic!("{method}: {error}: {params}"));
@@ -101,7 +101,7 @@ pub(super) async fn send(url: &str, path: &str, headers: &[(String, String)], bo
     tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time").unwrap()
 }
 
-/// A message in its frame.
+/// Returns a message in a frame.
 pub(super) fn framed(message: &[u8]) -> Bytes {
     let mut frame = vec![0];
     frame.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
@@ -109,7 +109,7 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
     frame.into()
 }
 
-/// Takes the next whole message out of what was received.
+/// Takes the next complete message from the received bytes.
 pub(super) fn next_message(received: &mut BytesMut, descriptor: &MessageDescriptor) -> Option<Value> {
     let head = received.get(..5)?;
     assert_eq!(head[0], 0, "a message was compressed although nobody asked for it");
@@ -123,7 +123,7 @@ pub(super) fn next_message(received: &mut BytesMut, descriptor: &MessageDescript
     Some(schema::json(&message))
 }
 
-/// The status in trailers, or in the headers of an answer that has no more; `None` if it is not there yet.
+/// Returns the status in trailers, or in the headers of an answer without a body. `None` if there is none yet.
 pub(super) fn ending(headers: &HeaderMap) -> Option<Ending> {
     let code = headers.get("grpc-status")?.to_str().unwrap().parse().unwrap();
     let message = headers.get("grpc-message").map(|text| text.to_str().unwrap()).unwrap_or_default();

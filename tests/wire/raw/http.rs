@@ -1,4 +1,4 @@
-//! HTTP as bytes: one connection for each request, nothing retried, nothing followed.
+//! HTTP as bytes: one connection for each request, without retries and without following redirects.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// No answer of a test takes longer than this.
+/// The time limit of an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An answer, read to its end.
@@ -23,7 +23,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A header as text; empty if it is not there.
+    /// Returns a header as text, or an empty text without it.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
@@ -33,7 +33,7 @@ impl Reply {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    /// The body as text, whatever it is.
+    /// Returns the body as text, even if it is not UTF-8.
     pub(crate) fn text_lossy(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// The address behind a server's URL, without its base path.
+/// Returns the address in a server's URL, without the base path.
 pub(crate) fn authority(url: &str) -> &str {
     url.strip_prefix("http://").unwrap().split('/').next().unwrap()
 }
@@ -55,13 +55,13 @@ pub(crate) async fn connect(url: &str) -> TcpStream {
     TcpStream::connect(authority(url)).await.unwrap()
 }
 
-/// Sends one request, and nothing but what is given: no version, no media type.
+/// Sends one request with exactly these headers: no version and no media type are added.
 pub(crate) async fn http(url: &str, verb: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
     let headers: Vec<_> = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     read_all(open(url, verb, path, &headers, body).await).await
 }
 
-/// The same, with the answer's body still to come.
+/// Sends one request and returns the answer before its body is read.
 pub(crate) async fn open(
     url: &str,
     verb: &str,
@@ -88,7 +88,7 @@ pub(crate) async fn read_all(response: Response<Incoming>) -> Reply {
     Reply { status: head.status.as_u16(), headers: head.headers, trailers, body: body.to_bytes() }
 }
 
-/// Verb, path and body of a method with these parameters.
+/// Returns verb, path and body of a method with these parameters.
 pub(crate) fn route(method: &str, params: &Value, agent: Option<&str>) -> (&'static str, String, Option<String>) {
     let (verb, template) = match method {
         "SendMessage" => ("POST", "/message:send"),

@@ -1,4 +1,4 @@
-//! Callers without a client library: every wire as bytes, so that a test sees what a peer in any language sees.
+//! Calls without a client library: every binding as bytes, so that a test sees what a client in any language sees.
 //!
 //! [`ask`] says one thing to a server over any wire; its [`Answer`] is held against the schema and the error table
 //! before a test gets to see it, so that every test of this binary watches both.
@@ -22,7 +22,7 @@ pub(crate) use http::{Reply, connect, http, open, read_all};
 pub(crate) use params::{fresh, say, say_at_once, say_to, with};
 pub(crate) use schema::{normal, output};
 
-/// Something to ask, not yet asked.
+/// A call that is not sent yet.
 #[derive(Debug, Clone)]
 #[must_use]
 pub(crate) struct Ask {
@@ -75,13 +75,13 @@ impl Server {
 }
 
 impl Ask {
-    /// Adds a header, or metadata.
+    /// Adds a header or metadata.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Names another version, or none.
+    /// Sets another version, or none.
     pub(crate) fn version(mut self, version: Option<&str>) -> Self {
         self.version = version.map(str::to_owned);
         self
@@ -93,32 +93,32 @@ impl Ask {
         self
     }
 
-    /// Means an agent by its segment of the path; on gRPC by the tenant.
+    /// Selects an agent by its path segment; over gRPC by the tenant.
     pub(crate) fn agent(mut self, agent: &str) -> Self {
         self.agent = Some(agent.to_owned());
         self
     }
 
-    /// Writes the parameters as this text, for what a JSON value cannot hold.
+    /// Sets the parameters as text, for content that a JSON value cannot hold.
     pub(crate) fn params_text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
         self
     }
 
-    /// Asks, and reads the answer to its end.
+    /// Makes the call and reads the answer to its end.
     pub(crate) async fn send(&self) -> Answer {
         let reply = read_all(self.begin().await).await;
         Answer::read(self.wire, &self.method, &self.id, self.describe(), reply)
     }
 
-    /// Asks for a method that there is not.
+    /// Calls a method that does not exist.
     pub(crate) async fn send_unknown(&self) -> Answer {
         assert_eq!(self.wire, Binding::JsonRpc, "only there is a method a name");
         let reply = read_all(self.begin().await).await;
         Answer::read(self.wire, "GetTask", &self.id, self.describe(), reply)
     }
 
-    /// Asks for a stream. A refusal is an answer.
+    /// Makes a streaming call. An error is returned as an answer.
     pub(crate) async fn open(&self) -> Result<Events, Box<Answer>> {
         let response = self.begin().await;
         if Events::begins(self.wire, &response) {
@@ -128,7 +128,7 @@ impl Ask {
         Err(Box::new(Answer::read(self.wire, &self.method, &self.id, self.describe(), reply)))
     }
 
-    /// Asks for a stream that must begin.
+    /// Makes a streaming call that must succeed.
     pub(crate) async fn stream(&self) -> Events {
         self.open().await.unwrap_or_else(|answer| panic!("no stream: {answer:?}"))
     }
@@ -177,18 +177,18 @@ impl Ask {
     }
 }
 
-/// Holds JSON against what a method answers with.
+/// Checks JSON against the schema of a method's answer.
 #[track_caller]
 pub(crate) fn check_answer(method: &str, value: &Value) {
     schema::check(&schema::output(method), value, method);
 }
 
-/// Does the same over every wire at the same time.
+/// Runs the same code over every binding at the same time.
 pub(crate) async fn on_every_wire<F: Future<Output = ()>>(body: impl Fn(Binding) -> F) {
     futures::future::join_all(WIRES.map(body)).await;
 }
 
-/// Sends bytes to a gRPC path, and gives the status it was answered with.
+/// Sends bytes to a gRPC path and returns the status of the answer.
 pub(crate) async fn grpc_refusal(url: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Refusal {
     let headers: Vec<_> = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let reply = read_all(grpc::send(url, path, &headers, grpc::framed(body)).await).await;

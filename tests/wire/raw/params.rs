@@ -1,30 +1,30 @@
-//! Parameters that many tests send.
+//! Parameters that many tests use.
 
 use serde_json::{Value, json};
 
-/// A message of one text part, with an id of its own.
+/// Returns a message with a new id and one text part.
 pub(crate) fn message(words: &str) -> Value {
     json!({"messageId": fresh(), "role": "ROLE_USER", "parts": [{"text": words}]})
 }
 
-/// Parameters of SendMessage with such a message.
+/// Returns parameters of SendMessage with a message of one text part.
 pub(crate) fn say(words: &str) -> Value {
     json!({"message": message(words)})
 }
 
-/// The same, answered at once.
+/// Returns parameters of SendMessage with `returnImmediately` set.
 pub(crate) fn say_at_once(words: &str) -> Value {
     json!({"message": message(words), "configuration": {"returnImmediately": true}})
 }
 
-/// The same, for a task that exists.
+/// Returns parameters of SendMessage for an existing task.
 pub(crate) fn say_to(task: &str, words: &str) -> Value {
     let mut params = say(words);
     params["message"]["taskId"] = json!(task);
     params
 }
 
-/// An id that nothing has.
+/// A task id that does not exist.
 pub(crate) fn fresh() -> String {
     uuid::Uuid::now_v7().to_string()
 }

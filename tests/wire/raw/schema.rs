@@ -1,4 +1,4 @@
-//! The schema as an oracle of its own: descriptors read by a library that shares no code with the server's JSON.
+//! Checks answers against the schema with prost-reflect, which shares no code with the server's JSON.
 
 use std::sync::LazyLock;
 
@@ -37,8 +37,8 @@ pub(crate) fn normal(descriptor: &MessageDescriptor, value: &Value) -> Value {
     json(&message(descriptor, value).unwrap_or_else(|error| panic!("{error}: {value}")))
 }
 
-/// Holds an answer in JSON against the schema: no key outside it, every name in camelCase, every REQUIRED key there,
-/// enums by name, timestamps in UTC.
+/// Checks an answer in JSON against the schema: no unknown field, every name in camelCase, every REQUIRED field
+/// present, enums by name, timestamps in UTC.
 #[track_caller]
 pub(crate) fn check(descriptor: &MessageDescriptor, value: &Value, context: &str) {
     if let Err(error) = message(descriptor, value) {
@@ -89,8 +89,8 @@ fn walk(descriptor: &MessageDescriptor, value: &Value) -> Option<String> {
     missing.map(|field| format!("{}.{} is missing", descriptor.name(), field.json_name()))
 }
 
-/// What the protocol asks beyond the schema: every artifact has parts, every part a content, and every message of the
-/// agent's an id, a conversation and parts.
+/// Checks rules of the protocol that are not in the schema: every artifact has parts, every part content, and every
+/// message of the agent an id, a context and parts.
 fn unfit(name: &str, value: &Value) -> Option<String> {
     let has = |key: &str| match &value[key] {
         Value::String(text) => !text.is_empty(),
@@ -111,7 +111,7 @@ fn unfit(name: &str, value: &Value) -> Option<String> {
         return Some("a part without a content".to_owned());
     }
     if value.get("history").is_some_and(|history| *history == serde_json::json!([])) {
-        return Some("an empty history is no key".to_owned());
+        return Some("an empty history must be absent".to_owned());
     }
     needed.iter().find(|key| !has(key)).map(|key| format!("{name}.{key} is empty"))
 }

@@ -1,4 +1,4 @@
-//! Server-sent events as the standard reads them, and stricter where our own rules are.
+//! Reads server-sent events by the standard, and more strictly where this server has its own rules.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ pub(super) struct Record {
 pub(super) struct Reader {
     body: Incoming,
     received: BytesMut,
-    /// Comments so far, and when each came.
+    /// The comments so far, with the time of each.
     pub(super) comments: Vec<(Instant, String)>,
     lines: Vec<String>,
 }
@@ -28,7 +28,7 @@ impl Reader {
         Self { body, received: BytesMut::new(), comments: Vec::new(), lines: Vec::new() }
     }
 
-    /// The next event; `None` at an orderly end.
+    /// Returns the next event, or `None` at a normal end.
     pub(super) async fn next(&mut self) -> Option<Record> {
         loop {
             while let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
