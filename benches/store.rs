@@ -9,6 +9,8 @@ use prost::Message as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
+use tricord::agents::{BoxAgent, TaskContext, from_fn, text_part};
+use tricord::internals::engine::{AgentSpec, Engine, EngineLimits, Incoming, OnRestart};
 use tricord::internals::store::{Append, Commit, ListQuery, NewTask, Options, Pending, Row, Store, StoreUrl, Writer};
 use tricord::schema::part::Content;
 use tricord::schema::store::record::Event;
@@ -130,12 +132,67 @@ fn read(store: &Store) {
     };
     let page = time(&|| drop(runtime.block_on(store.list(&query))));
     let find = time(&|| drop(runtime.block_on(store.find("echo", "", rows[0].id))));
-    let log = time(&|| drop(runtime.block_on(store.log(rows[0].task))));
+    let log = time(&|| drop(runtime.block_on(store.log(rows[0].task, 0))));
     let total = runtime.block_on(store.total(&query)).unwrap_or_default();
     println!("  with {total} tasks: page of 50 {page:.0} us, find {find:.1} us, log {log:.1} us");
 }
 
+/// The length that a conversation has when its turns are timed.
+const TURNS: [usize; 3] = [10, 500, 3000];
+
+/// What the next turn of a long task costs, and a read of its last message: both must not grow with the turns before.
+async fn turns(url: &StoreUrl) {
+    let store = Store::open(&Options::new(url.clone())).expect("the store opens");
+    let agent = BoxAgent::new(from_fn(|task: TaskContext| async move { task.ask("and then?").await }));
+    let spec =
+        AgentSpec { name: "asks".into(), agent, on_restart: OnRestart::Fail, cancel_grace: Duration::from_secs(1) };
+    let engine = Engine::start(store, vec![spec], EngineLimits::default()).await.expect("the engine starts");
+    let mut task = String::new();
+    let (mut turn_us, mut read_us) = (Vec::new(), Vec::new());
+    for n in 1..=TURNS[2] {
+        let message = Message {
+            message_id: Uuid::now_v7().to_string(),
+            task_id: task.clone(),
+            role: Role::User.into(),
+            parts: vec![text_part("tell me something about the weather in the mountains")],
+            ..Message::default()
+        };
+        let incoming = Incoming {
+            agent: "asks".into(),
+            owner: "".into(),
+            message,
+            metadata: None,
+            extensions: Vec::new(),
+            accepted_output_modes: Vec::new(),
+            streaming: false,
+            claim: None,
+        };
+        let start = Instant::now();
+        let sent = engine.send(incoming).await.expect("the message is taken");
+        let id = sent.task();
+        sent.outcome(true, None).await.expect("the agent asks");
+        turn_us.push(start.elapsed().as_secs_f64() * 1e6);
+        let start = Instant::now();
+        engine.read("asks", "", id).await.expect("the task is read");
+        read_us.push(start.elapsed().as_secs_f64() * 1e6);
+        task = id.to_string();
+        if TURNS.contains(&n) {
+            let (turn, read) = (median(std::mem::take(&mut turn_us)), median(std::mem::take(&mut read_us)));
+            println!("  up to {n} turns: a turn {turn:.0} us, a read {read:.0} us");
+        } else if turn_us.len() > 8 {
+            // The last few count.
+            turn_us.remove(0);
+            read_us.remove(0);
+        }
+    }
+    engine.close().await;
+}
+
 fn main() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    println!("turns of one task that waits for its client, with the whole task as the answer:");
+    runtime.block_on(turns(&StoreUrl::Memory));
+    drop(runtime);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let sqlite = StoreUrl::Sqlite(dir.path().join("bench.db"));
     for (name, url) in [("sqlite", &sqlite), ("memory", &StoreUrl::Memory)] {

@@ -7,6 +7,7 @@
 mod cancel;
 mod cell;
 mod cells;
+mod folds;
 mod limits;
 mod publish;
 mod read;
@@ -39,6 +40,7 @@ pub use send::{Incoming, Outcome, Sent};
 pub use stream::TaskStream;
 
 use cells::{Cells, Finished};
+use folds::OpenFolds;
 use limits::Usage;
 
 /// An agent as the engine needs it.
@@ -63,6 +65,7 @@ struct Shared {
     writer: Writer<TaskCell>,
     cells: Cells,
     finished: Finished,
+    folds: OpenFolds,
     limits: Arc<Usage>,
     agents: HashMap<Arc<str>, Arc<AgentSpec>>,
     draining: AtomicBool,
@@ -128,6 +131,9 @@ impl From<EmitError> for EngineError {
 /// Bytes of finished tasks kept in memory.
 const FINISHED_BYTES: usize = 16 << 20;
 
+/// Bytes of waiting tasks kept in memory.
+const OPEN_BYTES: usize = 32 << 20;
+
 impl Engine {
     /// Starts the engine on a store: recovers what an earlier process left running, then takes work.
     ///
@@ -146,6 +152,7 @@ impl Engine {
             writer,
             cells: Cells::new(),
             finished: Finished::new(FINISHED_BYTES),
+            folds: OpenFolds::new(OPEN_BYTES),
             limits: Usage::new(limits),
             agents,
             draining: AtomicBool::new(false),

@@ -12,6 +12,7 @@ use crate::task::event::{Ids, LogEvent, micros};
 use crate::task::{fold, lifecycle};
 
 use super::cell::{CellSeed, Fold, state_of};
+use super::folds::OpenFold;
 use super::{Engine, EngineError, TaskCell};
 
 /// A task as it stands.
@@ -41,14 +42,6 @@ impl Snapshot {
     }
 }
 
-/// A task folded from its log.
-struct Folded {
-    task: Box<Task>,
-    seq: u64,
-    time_us: i64,
-    bytes: usize,
-}
-
 impl Engine {
     /// Reads a task as it stands.
     ///
@@ -62,8 +55,14 @@ impl Engine {
             return Ok(snapshot);
         }
         let row = self.0.store.find(agent, owner, id).await?.ok_or(EngineError::NotFound)?;
-        let log = self.0.store.log(row.task).await?;
-        Ok(self.snapshot(&row, log))
+        self.read_row(&row).await
+    }
+
+    /// Reads a task that has no live cell.
+    async fn read_row(&self, row: &TaskRow) -> Result<Snapshot, EngineError> {
+        let known = self.0.folds.get(row.id);
+        let log = self.0.store.log(row.task, known.as_ref().map_or(0, |fold| fold.seq)).await?;
+        Ok(self.snapshot(row, known, log))
     }
 
     /// The task as its live cell has it.
@@ -96,10 +95,19 @@ impl Engine {
                 rest = behind;
                 continue;
             }
-            let logs = self.0.store.logs(rest.iter().map(|row| row.task).collect()).await?;
+            if self.0.folds.get(first.id).is_some() {
+                take(self.read_row(first).await?);
+                rest = behind;
+                continue;
+            }
+            let is_known = |row: &TaskRow| {
+                self.0.folds.get(row.id).is_some() || self.0.finished.get(&row.agent, &row.owner, row.id).is_some()
+            };
+            let unknown = rest.iter().skip(1).take_while(|row| !is_known(row)).count() + 1;
+            let logs = self.0.store.logs(rest[..unknown].iter().map(|row| row.task).collect()).await?;
             let (read, unread) = rest.split_at(logs.len());
             for (row, log) in read.iter().zip(logs) {
-                take(self.snapshot(row, log));
+                take(self.snapshot(row, None, log));
             }
             rest = unread;
             // Folding is work, and other tasks of this thread wait meanwhile.
@@ -108,14 +116,16 @@ impl Engine {
         Ok(())
     }
 
-    fn snapshot(&self, row: &TaskRow, log: LogRead) -> Snapshot {
-        let folded = fold_log(row, log);
-        if lifecycle::is_terminal(state_of(&folded.task)) {
-            let task = Arc::new(Encoded::new(*folded.task));
+    /// The task of a log, which is kept for the next reader.
+    fn snapshot(&self, row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> Snapshot {
+        let fold = fold_log(row, known, log);
+        let task = Arc::clone(&fold.task);
+        if lifecycle::is_terminal(state_of(task.value())) {
             self.0.finished.put(row.id, &row.agent, &row.owner, &task);
-            return Snapshot::Shared(task);
+        } else {
+            self.0.folds.put(row.id, fold);
         }
-        Snapshot::Owned(folded.task)
+        Snapshot::Shared(task)
     }
 
     /// The live cell of a task, or a new one with what the store has.
@@ -135,9 +145,9 @@ impl Engine {
 
     pub(super) async fn load_cell(&self, row: &TaskRow) -> Result<Arc<TaskCell>, EngineError> {
         let spec = self.0.agents.get(&row.agent).ok_or(EngineError::NotFound)?;
-        let log = self.0.store.log(row.task).await?;
-        let Folded { task, seq, time_us, bytes } = fold_log(row, log);
-        let seed = CellSeed::Stored { task, seq, time_us, status_us: row.status_us, bytes };
+        let known = self.0.folds.take(row.id);
+        let log = self.0.store.log(row.task, known.as_ref().map_or(0, |fold| fold.seq)).await?;
+        let seed = CellSeed::Stored { fold: fold_log(row, known, log), status_us: row.status_us };
         let owner = Arc::clone(&row.owner);
         Ok(TaskCell::new(Arc::clone(&self.0), row.id, ids(row), row.task, Arc::clone(spec), owner, seed))
     }
@@ -160,27 +170,42 @@ impl Engine {
     }
 }
 
-/// Folds a task's log, from its checkpoint on.
-fn fold_log(row: &TaskRow, log: LogRead) -> Folded {
+/// Brings a fold up to date with what the log holds behind it. Without one, folds the log from its checkpoint on.
+fn fold_log(row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> OpenFold {
     let ids = ids(row);
-    let mut folded = Folded { task: Box::new(fold::empty(&ids)), seq: 0, time_us: row.created_us, bytes: 0 };
+    // A checkpoint comes beside a fold only where records behind the fold were deleted: it replaces the fold.
+    let mut fold = known.filter(|_| log.checkpoint.is_none()).unwrap_or_else(|| OpenFold {
+        task: Arc::new(Encoded::new(fold::empty(&ids))),
+        seq: 0,
+        time_us: row.created_us,
+        bytes: 0,
+        tail_bytes: 0,
+        checkpoint_bytes: 0,
+    });
     if let Some(checkpoint) = log.checkpoint {
-        folded.seq = checkpoint.seq;
+        fold.seq = checkpoint.seq;
         if let Some(task) = checkpoint.task {
-            folded.bytes = prost::Message::encoded_len(&task);
+            fold.bytes = prost::Message::encoded_len(&task);
+            fold.checkpoint_bytes = fold.bytes;
             let since = task.status.as_ref().and_then(|status| status.timestamp.as_ref()).map(micros);
-            folded.time_us = folded.time_us.max(since.unwrap_or_default());
-            *folded.task = task;
+            fold.time_us = fold.time_us.max(since.unwrap_or_default());
+            fold.task = Arc::new(Encoded::new(task));
         }
     }
-    for record in log.batches.into_iter().flat_map(|batch| batch.records) {
-        folded.time_us = record.time_us;
-        let Some(event) = LogEvent::from_record(&ids, record) else { continue };
-        fold::apply(&mut folded.task, &event);
-        folded.seq = event.seq;
-        folded.bytes += event.size;
+    let mut records = log.batches.into_iter().flat_map(|batch| batch.records).peekable();
+    if records.peek().is_none() {
+        return fold;
     }
-    folded
+    let task = Encoded::make_mut(&mut fold.task);
+    for record in records {
+        fold.time_us = record.time_us;
+        let Some(event) = LogEvent::from_record(&ids, record) else { continue };
+        fold::apply(task, &event);
+        fold.seq = event.seq;
+        fold.bytes += event.size;
+        fold.tail_bytes += event.size;
+    }
+    fold
 }
 
 fn ids(row: &TaskRow) -> Ids {

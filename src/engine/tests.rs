@@ -1,6 +1,7 @@
 //! What happens between two steps of the writer, which no client can time: the cell alone.
 
 use super::cell::CellSeed;
+use super::folds::OpenFold;
 use super::*;
 use crate::agents::{Conformance, text_part};
 use crate::clock::new_id;
@@ -10,6 +11,7 @@ use crate::schema::store::record::Event;
 use crate::store::{Options, Pending as _, StoreUrl};
 use crate::task::event::Ids;
 use crate::task::fold;
+use tricord_bindings::Encoded;
 
 /// A cell of a task that is WORKING, and that the writer knows nothing of.
 async fn cell() -> Arc<TaskCell> {
@@ -22,8 +24,9 @@ async fn cell() -> Arc<TaskCell> {
     };
     let engine = Engine::start(store, vec![spec], EngineLimits::default()).await.unwrap();
     let (id, ids) = (new_id(), Ids { task: "t".into(), context: "c".into() });
-    let task = Box::new(fold::empty(&ids));
-    let seed = CellSeed::Stored { task, seq: 2, time_us: 0, status_us: 0, bytes: 0 };
+    let task = Arc::new(Encoded::new(fold::empty(&ids)));
+    let fold = OpenFold { task, seq: 2, time_us: 0, bytes: 0, tail_bytes: 0, checkpoint_bytes: 0 };
+    let seed = CellSeed::Stored { fold, status_us: 0 };
     let spec = Arc::clone(&engine.0.agents["a"]);
     let cell = TaskCell::new(Arc::clone(&engine.0), id, ids, engine.0.store.new_task(id), spec, "".into(), seed);
     say(&cell, Event::status(TaskState::Working, None));

@@ -31,10 +31,10 @@ pub(super) async fn get(service: &Service, call: &Call, request: &GetTaskRequest
         Snapshot::Shared(task) if history.is_none_or(|limit| task.value().history.len() <= limit as usize) => {
             Reply::shared(task)
         }
-        snapshot => {
-            let mut task = snapshot.into_task();
+        Snapshot::Shared(task) => Reply::Owned(fold::limited_copy(task.value(), history)),
+        Snapshot::Owned(mut task) => {
             fold::limit_history(&mut task, history);
-            Reply::Owned(task)
+            Reply::Owned(*task)
         }
     })
 }
@@ -99,8 +99,13 @@ pub(super) async fn list(
 
 /// A task with what the client wants to see of it.
 fn listed(snapshot: Snapshot, history: Option<u32>, artifacts: bool) -> Task {
-    let mut task = snapshot.into_task();
-    fold::limit_history(&mut task, history);
+    let mut task = match snapshot {
+        Snapshot::Shared(task) => fold::limited_copy(task.value(), history),
+        Snapshot::Owned(mut task) => {
+            fold::limit_history(&mut task, history);
+            *task
+        }
+    };
     if !artifacts {
         task.artifacts.clear();
     }

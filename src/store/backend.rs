@@ -88,8 +88,10 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Finds a task of anybody.
     fn find_any(&self, id: Uuid) -> Answer<'_, Option<TaskRow>>;
 
-    /// Reads the latest checkpoint of a task and every record after it. A task that is not there has neither.
-    fn log(&self, task: TaskHandle) -> Answer<'_, LogRead>;
+    /// Reads what is needed to fold a task (`after` 0): the latest checkpoint and every record after it. For a fold that
+    /// exists, reads the records after the last one in it; if some of those were deleted, the checkpoint comes even so and
+    /// replaces the fold. A task that is not there has neither.
+    fn log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead>;
 
     /// Reads the logs of the first of these tasks, in order: at least one, and no more once they have about 1 MiB.
     fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>>;

@@ -126,9 +126,10 @@ impl Store {
         self.0.backend.find_any(id).await
     }
 
-    /// Reads what is needed to fold a task.
-    pub async fn log(&self, task: TaskHandle) -> Result<LogRead, StoreError> {
-        self.0.backend.log(task).await
+    /// Reads what is needed to fold a task (`after` 0), or to bring a fold up to date whose last record is `after`. In the
+    /// second case a checkpoint comes only if records after it were deleted; it then replaces the fold.
+    pub async fn log(&self, task: TaskHandle, after: u64) -> Result<LogRead, StoreError> {
+        self.0.backend.log(task, after).await
     }
 
     /// Reads what is needed to fold the first of some tasks, in order: at least one, and no more once they have about

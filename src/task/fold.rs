@@ -93,3 +93,17 @@ pub fn limit_history(task: &mut Task, limit: Option<u32>) {
         task.history.drain(..surplus);
     }
 }
+
+/// Returns a copy of a task with the last messages of its history only, without copying the others.
+pub(crate) fn limited_copy(task: &Task, limit: Option<u32>) -> Task {
+    let Some(limit) = limit else { return task.clone() };
+    let surplus = task.history.len().saturating_sub(limit as usize);
+    Task {
+        id: task.id.clone(),
+        context_id: task.context_id.clone(),
+        status: task.status.clone(),
+        artifacts: task.artifacts.clone(),
+        history: task.history[surplus..].to_vec(),
+        metadata: task.metadata.clone(),
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use prost::Message as _;
 use tricord_bindings::Encoded;
 
+use super::super::folds::OpenFold;
 use crate::schema::store::Checkpoint;
 use crate::schema::{StreamResponse, Task};
 use crate::task::event::{Body, LogEvent};
@@ -14,8 +15,9 @@ use crate::task::{fold, lifecycle};
 /// Committed events kept for the readers of a stream; a reader that is further behind reads the store.
 const RING_EVENTS: usize = 4096;
 const RING_BYTES: usize = 2 << 20;
-/// A log tail larger than this, and than the checkpoint before it, is worth a checkpoint. Folding that much takes a few
-/// milliseconds; writing a task again each time that its log has grown by less costs more than it saves.
+/// A log tail larger than this, and than the checkpoint before it, is worth a checkpoint: each byte is then written a
+/// bounded number of times, however many turns the task has. Folding that much takes a few milliseconds, once after a
+/// restart; between the turns of a task its fold stays in memory (see `folds`).
 const CHECKPOINT_BYTES: usize = 2 << 20;
 
 /// Committed: what readers see.
@@ -48,17 +50,38 @@ impl Fold {
 }
 
 impl Committed {
-    /// What is committed when the cell is made.
-    pub(super) fn new(task: Box<Task>, seq: u64, pause: u64) -> Self {
+    /// Of a task that is not created yet.
+    pub(super) fn new(task: Box<Task>) -> Self {
         Self {
             task: Fold::Open(task),
-            seq,
-            pause,
+            seq: 0,
+            pause: 0,
             ring: VecDeque::new(),
             ring_bytes: 0,
             tail_bytes: 0,
             checkpoint_bytes: 0,
         }
+    }
+
+    /// Of a task in the store.
+    pub(super) fn stored(fold: OpenFold) -> Self {
+        let OpenFold { seq, tail_bytes, checkpoint_bytes, .. } = fold;
+        let task = fold.into_task();
+        let is_pause = lifecycle::is_pause(super::state_of(&task));
+        Self { seq, pause: if is_pause { seq } else { 0 }, tail_bytes, checkpoint_bytes, ..Self::new(task) }
+    }
+
+    /// Takes the fold out, for the task's next cell; `None` if the task has ended.
+    pub(super) fn take_fold(&mut self, time_us: i64, bytes: usize) -> Option<OpenFold> {
+        let Fold::Open(task) = &mut self.task else { return None };
+        Some(OpenFold {
+            task: Arc::new(Encoded::new(std::mem::take(task.as_mut()))),
+            seq: self.seq,
+            time_us,
+            bytes,
+            tail_bytes: self.tail_bytes,
+            checkpoint_bytes: self.checkpoint_bytes,
+        })
     }
 
     /// Nobody follows the stream any more.

@@ -27,6 +27,7 @@ mod committed;
 
 pub(super) use committed::{Committed, Fold};
 
+use super::folds::OpenFold;
 use super::{AgentSpec, Shared};
 
 /// One live task.
@@ -139,15 +140,9 @@ pub(super) enum CellSeed {
     /// A task read from the store.
     Stored {
         /// The fold of its log.
-        task: Box<Task>,
-        /// The last record.
-        seq: u64,
-        /// The time of the last record.
-        time_us: i64,
+        fold: OpenFold,
         /// When its state was entered.
         status_us: i64,
-        /// The size of its log.
-        bytes: usize,
     },
 }
 
@@ -161,18 +156,17 @@ impl TaskCell {
         owner: Arc<str>,
         seed: CellSeed,
     ) -> Arc<Self> {
-        let (head, unsaved, task, seq, pause) = match seed {
+        let (head, unsaved, committed) = match seed {
             CellSeed::New { message, metadata, snapshot, claim } => {
                 let unsaved = UnsavedTask { metadata, message, snapshot, claim };
-                (None, Some(unsaved), Box::new(fold::empty(&ids)), 0, 0)
+                (None, Some(unsaved), Committed::new(Box::new(fold::empty(&ids))))
             }
-            CellSeed::Stored { task, seq, time_us, status_us, bytes } => {
-                let state = state_of(&task);
-                let head = Head { state, seq, time_us, status_us, bytes };
-                (Some(head), None, task, seq, if lifecycle::is_pause(state) { seq } else { 0 })
+            CellSeed::Stored { fold, status_us } => {
+                let state = state_of(fold.task.value());
+                let head = Head { state, seq: fold.seq, time_us: fold.time_us, status_us, bytes: fold.bytes };
+                (Some(head), None, Committed::stored(fold))
             }
         };
-        let committed = Committed::new(task, seq, pause);
         Arc::new(Self {
             shared,
             id,
@@ -438,8 +432,23 @@ impl Pending for TaskCell {
     }
 }
 
+impl TaskCell {
+    /// The committed fold of a task that waits, if nothing was appended since and nothing went wrong.
+    fn take_fold(&mut self) -> Option<OpenFold> {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let head = inner.head.filter(|head| head.seq == inner.committed.seq)?;
+        if inner.poisoned || inner.refused {
+            return None;
+        }
+        inner.committed.take_fold(head.time_us, head.bytes)
+    }
+}
+
 impl Drop for TaskCell {
     fn drop(&mut self) {
+        if let Some(fold) = self.take_fold() {
+            self.shared.folds.put(self.id, fold);
+        }
         self.shared.cells.forget(self);
     }
 }

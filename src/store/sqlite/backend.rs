@@ -136,8 +136,8 @@ impl Backend for Sqlite {
         now(self.file.reads.find(id))
     }
 
-    fn log(&self, task: TaskHandle) -> Answer<'_, LogRead> {
-        now(self.file.reads.log(task.0))
+    fn log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead> {
+        now(self.file.reads.log(task.0, after))
     }
 
     fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>> {

@@ -59,7 +59,12 @@ impl Reads {
         self.with(|conn| conn.prepare_cached(&sql)?.query_row([id.as_bytes()], task_row).optional())
     }
 
-    pub(super) fn log(&self, pk: TaskPk) -> Result<LogRead, StoreError> {
+    pub(super) fn log(&self, pk: TaskPk, after: u64) -> Result<LogRead, StoreError> {
+        if after > 0
+            && let Tail::Records(batches) = self.records(pk, after, usize::MAX)?
+        {
+            return Ok(LogRead { checkpoint: None, batches });
+        }
         self.log_and_size(pk).map(|(log, _)| log)
     }
 
@@ -88,7 +93,11 @@ impl Reads {
     }
 
     pub(super) fn tail(&self, pk: TaskPk, after: u64) -> Result<Tail, StoreError> {
-        let (batches, _) = self.batches(pk, after, REPLAY_BYTES)?;
+        self.records(pk, after, REPLAY_BYTES)
+    }
+
+    fn records(&self, pk: TaskPk, after: u64, most: usize) -> Result<Tail, StoreError> {
+        let (batches, _) = self.batches(pk, after, most)?;
         let first = batches.first().and_then(|b| b.records.first()).map(|r| r.seq);
         let gone = match first {
             Some(first) => first != after + 1,

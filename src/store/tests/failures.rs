@@ -196,7 +196,7 @@ fn a_read_that_fails_says_so() {
     let why = StoreError::Io("in a test".into());
     faults.fail_reads(Some(why.clone()));
     assert_eq!(wait(open.store.find("support", "ann", id(&append))), Err(why.clone()));
-    assert_eq!(wait(open.store.log(append.task)), Err(why.clone()));
+    assert_eq!(wait(open.store.log(append.task, 0)), Err(why.clone()));
     assert_eq!(wait(open.store.list(&everything("ann"))), Err(why));
     faults.fail_reads(None);
     assert!(wait(open.store.find("support", "ann", id(&append))).unwrap().is_some());

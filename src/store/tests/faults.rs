@@ -149,8 +149,8 @@ impl Backend for Faulty {
         self.faults.read(|| self.inner.find_any(id))
     }
 
-    fn log(&self, task: TaskHandle) -> Answer<'_, LogRead> {
-        self.faults.read(|| self.inner.log(task))
+    fn log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead> {
+        self.faults.read(|| self.inner.log(task, after))
     }
 
     fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>> {

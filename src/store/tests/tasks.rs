@@ -11,7 +11,7 @@ pub(super) fn what_was_written_is_found_again(kind: Kind) {
     assert_eq!(&*row.context, "trip to Rome");
     assert_eq!(wait(open.store.find("support", "bob", id(&append))).unwrap(), None);
     assert_eq!(wait(open.store.find("other", "ann", id(&append))).unwrap(), None);
-    let log = wait(open.store.log(append.task)).unwrap();
+    let log = wait(open.store.log(append.task, 0)).unwrap();
     assert_eq!(log.batches, [RecordBatch::decode(&*append.body).unwrap()]);
     open.close();
 }
@@ -64,12 +64,12 @@ pub(super) fn records_are_read_after_any_seq(kind: Kind) {
             Tail::Records(batches) => assert_eq!(seqs(&batches), expected, "after {after}"),
             Tail::Gone => panic!("nothing was pruned"),
         }
-        assert_eq!(seqs(&wait(open.store.log(pk)).unwrap().batches), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(seqs(&wait(open.store.log(pk, after)).unwrap().batches), expected, "after {after}");
     }
     let row = wait(open.store.list(&everything("ann"))).unwrap();
     assert!(row.iter().all(|row| row.status_us == 1), "pieces change no row");
     let unused = open.store.new_task(Uuid::now_v7());
-    assert_eq!(wait(open.store.log(unused)).unwrap(), LogRead { checkpoint: None, batches: vec![] });
+    assert_eq!(wait(open.store.log(unused, 0)).unwrap(), LogRead { checkpoint: None, batches: vec![] });
 }
 
 pub(super) fn a_fold_starts_from_the_checkpoint_and_a_replay_does_not(kind: Kind) {
@@ -81,9 +81,11 @@ pub(super) fn a_fold_starts_from_the_checkpoint_and_a_replay_does_not(kind: Kind
         checkpoint: Some(checkpoint(3, TaskState::Working)),
         ..pieces(pk, &[piece(3), piece(4), piece(5)])
     }]);
-    let read = wait(open.store.log(pk)).unwrap();
+    let read = wait(open.store.log(pk, 0)).unwrap();
     assert_eq!(read.checkpoint.unwrap().seq, 3);
     assert_eq!(seqs(&read.batches), [4, 5]);
+    let read = wait(open.store.log(pk, 2)).unwrap();
+    assert_eq!((read.checkpoint, seqs(&read.batches)), (None, vec![3, 4, 5]));
     // A later one replaces it, without any record.
     open.write([Append {
         body: vec![],
@@ -92,7 +94,7 @@ pub(super) fn a_fold_starts_from_the_checkpoint_and_a_replay_does_not(kind: Kind
         checkpoint: Some(checkpoint(5, TaskState::Working)),
         ..pieces(pk, &[piece(5)])
     }]);
-    let read = wait(open.store.log(pk)).unwrap();
+    let read = wait(open.store.log(pk, 0)).unwrap();
     assert_eq!((read.checkpoint.unwrap().seq, read.batches.len()), (5, 0));
     assert!(matches!(wait(open.store.log_since(pk, 0)).unwrap(), Tail::Records(batches) if seqs(&batches).len() == 5));
 }

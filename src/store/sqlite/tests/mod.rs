@@ -62,7 +62,7 @@ fn readers_see_whole_commits_while_the_log_is_emptied() {
                         assert!(now >= seen && now % 20 == 0, "{now} after {seen}");
                         let rows = wait(store.list(&ListQuery { limit: 20, ..everything("ann") })).unwrap();
                         for row in rows.iter().take(3) {
-                            assert_eq!(seqs(&wait(store.log(row.task)).unwrap().batches), [1, 2]);
+                            assert_eq!(seqs(&wait(store.log(row.task, 0)).unwrap().batches), [1, 2]);
                         }
                         seen = now;
                     }

@@ -26,8 +26,10 @@ fn a_covered_log_goes_an_hour_after_the_end() {
     assert_eq!(wait(open.store.log_since(pk, 2)).unwrap(), Tail::Gone);
     assert_eq!(wait(open.store.log_since(pk, 0)).unwrap(), Tail::Gone);
     assert_eq!(wait(open.store.log_since(pk, 4)).unwrap(), Tail::Records(vec![]));
-    let read = wait(open.store.log(pk)).unwrap();
-    assert_eq!((read.checkpoint.unwrap().seq, read.batches.len()), (4, 0));
+    for after in [0, 2] {
+        let read = wait(open.store.log(pk, after)).unwrap();
+        assert_eq!((read.checkpoint.unwrap().seq, read.batches.len()), (4, 0));
+    }
     assert!(matches!(wait(open.store.log_since(other, 0)).unwrap(), Tail::Records(b) if seqs(&b) == [1, 2]));
 }
 
@@ -58,7 +60,7 @@ fn finished_tasks_go_with_all_that_is_theirs() {
     prune(&sqlite, now_us());
     for append in &gone {
         assert_eq!(wait(open.store.find_any(id(append))).unwrap(), None);
-        assert_eq!(wait(open.store.log(append.task)).unwrap(), LogRead { checkpoint: None, batches: vec![] });
+        assert_eq!(wait(open.store.log(append.task, 0)).unwrap(), LogRead { checkpoint: None, batches: vec![] });
     }
     for append in &kept {
         assert!(wait(open.store.find_any(id(append))).unwrap().is_some());
