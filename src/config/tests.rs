@@ -4,6 +4,7 @@ use std::any::Any;
 use std::time::Duration;
 
 use super::{AgentConfig, Config, LogFormat, OnRestart, Sources, StoreUrl};
+use crate::agents::Kind;
 use crate::agents::exec::ExecSettings;
 
 fn load(text: &str) -> Result<Config, String> {
@@ -375,4 +376,18 @@ fn every_first_segment_of_a_route_is_reserved() {
         assert!(text.contains("is a path of the server itself"), "{text}");
     }
     assert!(load("[[agents]]\nkind = 'echo'\nname = 'metrics'").is_ok());
+}
+
+#[test]
+fn the_example_and_the_readme_name_every_kind_and_no_other() {
+    let readme = include_str!("../../README.md");
+    for text in [EXAMPLE, readme] {
+        let line = text.lines().find(|line| line.starts_with("kind = ")).unwrap();
+        let comment = line.split_once('#').unwrap().1.split(':').next().unwrap();
+        let mut named: Vec<_> = comment.split([' ', ',', '|']).filter(|word| !matches!(*word, "" | "or")).collect();
+        let mut kinds: Vec<_> = Kind::names().split(", ").map(str::to_owned).collect();
+        named.sort_unstable();
+        kinds.sort_unstable();
+        assert_eq!(named, kinds, "{line}");
+    }
 }

@@ -81,9 +81,9 @@ impl Launch {
     #[must_use]
     pub fn agent_with(mut self, name: &str, agent: impl Agent, edit: impl FnOnce(&mut config::AgentConfig)) -> Self {
         match config::AgentConfig::rust(name) {
-            Ok(mut described) => {
-                edit(&mut described);
-                self.config.agents.push(described);
+            Ok(mut config) => {
+                edit(&mut config);
+                self.config.agents.push(config);
                 self.rust.insert(name.to_owned(), BoxAgent::new(agent));
             }
             Err(problem) => self.wrong = Some(problem),
@@ -153,12 +153,12 @@ impl Launch {
         })?;
         let public_url = config.public_url(address);
         let signer = signer(&config, &public_url)?;
-        let (offers, cards) = offers(&config, &public_url, &signer)?;
+        let (profiles, cards) = profiles(&config, &public_url, &signer)?;
         let options = Options { url: config.store.url.clone(), keep_finished: config.store.keep_finished };
         let store = tokio::task::spawn_blocking(move || Store::open(&options)).await;
         let store = store.map_err(|e| LaunchError::Agent(e.to_string()))??;
         let engine = Engine::start(store, agents.specs, config.limits.engine.clone()).await?;
-        let service = Service::new(engine.clone(), offers, &config.default_agent);
+        let service = Service::new(engine.clone(), profiles, &config.default_agent);
         let server = Server::builder(Arc::new(service))
             .protocol(if config.protocol.assume_version.is_some() {
                 &protocol::PROTOCOL_ASSUMING_CURRENT
@@ -309,10 +309,10 @@ fn signer(config: &Config, public_url: &str) -> Result<Signer, LaunchError> {
     Signer::from_config(&config.server.card_keys, jku).map_err(|(at, source)| LaunchError::CardKey { at, source })
 }
 
-fn offers(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<AgentProfile>, Cards), LaunchError> {
+fn profiles(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<AgentProfile>, Cards), LaunchError> {
     let now = SystemTime::now();
     let mut documents = HashMap::new();
-    let mut offers = Vec::new();
+    let mut profiles = Vec::new();
     for agent in &config.agents {
         let mut card = card::card(config, agent, public_url);
         let mut interfaces = card.supported_interfaces.iter();
@@ -322,11 +322,11 @@ fn offers(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<Age
         signer.sign(&mut card).map_err(|source| LaunchError::CardKey { at: 0, source })?;
         documents.insert(agent.name.clone(), Arc::new(Document::new(&card, now)));
         let dedupe_message_id = agent.dedupe_message_id;
-        offers.push(AgentProfile { name: agent.name.as_str().into(), card, dedupe_message_id });
+        profiles.push(AgentProfile { name: agent.name.as_str().into(), card, dedupe_message_id });
     }
     let default = config.default_agent.clone();
     let cards: Cards = Arc::new(move |agent| documents.get(agent.unwrap_or(&default)).cloned());
-    Ok((offers, cards))
+    Ok((profiles, cards))
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, LaunchError> {
