@@ -109,6 +109,35 @@ fn every_module_names_only_what_stands_under_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The files and folders of the store, each above those that it may name.
+const STORE: &[&str] = &[
+    "lock", "error", "commits", "claim", "append", "rows", "list", "url", "job", "backend", "sqlite", "open", "queue",
+    "handle", "writer",
+];
+
+#[test]
+fn no_file_of_the_store_names_one_above_it() {
+    let files = sources("src");
+    let files: Vec<_> = files.iter().filter(|file| file.module().as_deref() == Some("store")).collect();
+    let root = files.iter().find(|file| file.place.len() == 1).expect("the module's own file");
+    let level = |name: &str| STORE.iter().position(|file| *file == name);
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.place.len() > 1 && !file.place.iter().any(|part| part == "tests")) {
+        let Some(own) = level(&file.place[1]) else {
+            wrong.push(format!("{}: not in the picture; give it a place in STORE", file.path));
+            continue;
+        };
+        for name in file.named_files() {
+            // A type is named through the module's own file; what counts is where it is defined.
+            let home = if level(&name).is_some() { Some(name.clone()) } else { root.exported_from(&name) };
+            if home.as_deref().and_then(level).is_some_and(|named| named > own) {
+                wrong.push(format!("{}: {} must not name {name}", file.path, file.place[1]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn the_picture_has_no_cycle() {
     let mut placed: BTreeSet<&str> = BTreeSet::new();
@@ -169,8 +198,25 @@ impl Source {
 
     /// The first name of every path that begins at the crate's root.
     fn named_modules(&self) -> BTreeSet<String> {
+        self.names_behind(&["crate::".to_owned(), "super::".repeat(self.place.len())])
+    }
+
+    /// The first name of every path that begins at the module of the root that the file belongs to.
+    fn named_files(&self) -> BTreeSet<String> {
+        let Some(module) = self.module() else { return BTreeSet::new() };
+        self.names_behind(&[format!("crate::{module}::"), "super::".repeat(self.place.len() - 1)])
+    }
+
+    /// The file that a `pub use file::{...};` of this one takes a name from.
+    fn exported_from(&self, name: &str) -> Option<String> {
+        let uses = self.code.split("pub use ").skip(1).filter_map(|rest| rest.split_once(';')).map(|(line, _)| line);
+        uses.filter_map(|line| line.split_once("::"))
+            .find(|(_, names)| identifiers(names).any(|exported| exported == name))
+            .map(|(file, _)| file.to_owned())
+    }
+
+    fn names_behind(&self, roots: &[String]) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
-        let roots = ["crate::".to_owned(), "super::".repeat(self.place.len())];
         for root in roots.iter().filter(|root| !root.is_empty()) {
             for (at, _) in self.code.match_indices(root.as_str()) {
                 let rest = &self.code[at + root.len()..];
