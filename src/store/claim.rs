@@ -1,7 +1,7 @@
 //! Claims: what makes a retry of a send return the first one's answer.
 //!
-//! A send with an `Idempotency-Key` claims it before anything runs. The claim reserves the id of the task that may come
-//! of it. It is made good by the append that creates the task ([`Append::claims`](super::Append::claims)), by
+//! A send with an `Idempotency-Key` claims the key before anything runs. The claim reserves the id of the task that it may
+//! lead to. It is fulfilled by the append that creates the task ([`Append::claims`](super::Append::claims)), by
 //! [`ClaimEnd::Message`] when the agent answered with a message, or given back with [`ClaimEnd::Release`] when the
 //! request was refused. A claim that is still open belongs to a request that was never carried out, and may be taken again:
 //! whoever uses the store asks for one key once at a time, until the claim has ended.
@@ -35,10 +35,10 @@ pub struct Claim {
     pub reserve: Uuid,
 }
 
-/// Who has a key.
+/// What a claim of a key found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
-    /// The one who asked. Its request runs now.
+    /// Nothing: the request that made the claim runs now.
     New,
     /// An earlier request.
     Existing {
@@ -46,17 +46,17 @@ pub enum Claimed {
         hash: [u8; 32],
         /// The id that its task has or will have.
         task: Uuid,
-        /// What became of it.
+        /// How it was answered.
         state: ClaimedAs,
     },
 }
 
-/// What became of an earlier request.
+/// How an earlier request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedAs {
-    /// It made the task, or a turn of it.
+    /// With a task, new or with another turn.
     Task,
-    /// It was answered with this message, encoded as it was given.
+    /// With this message, encoded as it was given.
     Message(Vec<u8>),
 }
 

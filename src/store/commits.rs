@@ -1,4 +1,4 @@
-//! How many commits there were, and how full: what operators and the benchmark ask.
+//! Counts of commits, for operators and the benchmark.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

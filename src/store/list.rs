@@ -15,7 +15,7 @@ use uuid::Uuid;
 pub struct ListQuery {
     /// The agent's name.
     pub agent: Arc<str>,
-    /// Whose tasks.
+    /// The owner of the tasks.
     pub owner: Arc<str>,
     /// Only those of this conversation.
     pub context: Option<Arc<str>>,
@@ -23,7 +23,7 @@ pub struct ListQuery {
     pub state: Option<TaskState>,
     /// Only those whose state was entered at this time or later, in microseconds since 1970.
     pub after_us: Option<i64>,
-    /// At most so many.
+    /// The most rows to return.
     pub limit: u32,
     /// Start below this status time and id, those of the last task on the page before.
     pub cursor: Option<(i64, Uuid)>,
@@ -40,10 +40,10 @@ pub struct PageToken {
     pub total: u64,
 }
 
-/// Why a page token is refused.
+/// Why a page token was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is no token of this store, or was changed.
+    /// This store did not make it, or it was changed.
     #[error("the page token is not one that this server made")]
     Malformed,
     /// It was made for another filter, agent or caller.
@@ -56,17 +56,17 @@ const PAYLOAD: usize = 8 + 16 + 8;
 /// Enough to make guessing hopeless, short enough for an address line.
 const SEAL: usize = 16;
 
-/// The store's own key for tokens.
+/// The key that authenticates the tokens of a store.
 #[derive(Debug)]
 pub struct PageKey(hmac::Key);
 
 impl PageKey {
-    /// A key of these bytes.
+    /// Returns a key of these bytes.
     pub fn new(key: &[u8]) -> Self {
         PageKey(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
-    /// The token that carries a client to the next page of a query.
+    /// Returns the token that carries a client to the next page of a query.
     pub fn encode(&self, query: &ListQuery, page: &PageToken) -> String {
         let mut bytes = Vec::with_capacity(PAYLOAD + 2 * SEAL);
         bytes.extend_from_slice(&page.status_us.to_be_bytes());
@@ -106,12 +106,12 @@ impl PageKey {
     }
 }
 
-/// Compares without telling by its duration where the difference is.
+/// Compares in constant time.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
 }
 
-/// A digest of everything that must stay the same from page to page.
+/// Returns a digest of everything that must stay the same from page to page.
 fn filter_digest(query: &ListQuery) -> [u8; SEAL] {
     let mut hash = digest::Context::new(&digest::SHA256);
     let mut text = |text: Option<&str>| {

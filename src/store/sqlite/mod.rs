@@ -1,7 +1,8 @@
 //! The backend that keeps tasks in one SQLite file.
 //!
-//! - [`location`](self): the file, and the lock beside it that is the lease.
+//! - `location`: the file, and the lock beside it that is the lease.
 //! - `connection`: opening it; its schema, in numbered migrations.
+//! - `backend`: which part answers what, and on which thread.
 //! - `write`, `append`, `claim`, `prune`: the one connection that writes, a transaction for each batch.
 //! - `read`, `query`: a few connections that read, and never wait for the writer.
 //! - `upkeep`: a thread that keeps the write-ahead log short and deletes what is too old.
