@@ -49,14 +49,14 @@ fn follow_up(task: &Task, text: &str) -> Incoming {
 
 async fn send(engine: &Engine, incoming: Incoming) -> Task {
     match engine.send(incoming).await.expect("admitted").outcome(true, None).await.expect("an outcome") {
-        Outcome::Task(task) => task,
+        Outcome::Task(task) => task.value().clone(),
         Outcome::Message(message) => panic!("a message came instead of a task: {message:?}"),
     }
 }
 
 async fn begin(engine: &Engine, text: &str) -> Task {
     match engine.send(message(text)).await.expect("admitted").outcome(false, None).await.expect("an outcome") {
-        Outcome::Task(task) => task,
+        Outcome::Task(task) => task.value().clone(),
         Outcome::Message(message) => panic!("a message came instead of a task: {message:?}"),
     }
 }
@@ -90,7 +90,7 @@ async fn a_blocking_send_returns_the_completed_task() {
     assert_eq!(texts(&task), ["hello there"]);
     assert_eq!(task.history.len(), 1);
     assert_eq!(task.history[0].task_id, task.id);
-    assert_eq!(engine.read("a", "", id(&task)).await.expect("readable").task(), &task);
+    assert_eq!(engine.read("a", "", id(&task)).await.expect("readable").value(), &task);
     assert_eq!(engine.read("a", "ben", id(&task)).await.expect_err("not his"), EngineError::NotFound);
 }
 
@@ -150,7 +150,7 @@ async fn ten_thousand_pieces_arrive_in_order_at_a_slow_reader() {
             // Far enough behind that the ring has dropped what comes next.
             let Some(Payload::ArtifactUpdate(update)) = &event.value().payload else { continue };
             let task: Uuid = update.task_id.parse().expect("an id");
-            while state(engine.read("a", "", task).await.expect("readable").task()) != TaskState::Completed {
+            while state(engine.read("a", "", task).await.expect("readable").value()) != TaskState::Completed {
                 tokio::task::yield_now().await;
             }
         }
@@ -178,7 +178,7 @@ async fn a_cancel_ends_the_run_and_the_task() {
     let engine = start(Conformance::default()).await;
     let task = begin(&engine, "slow 30").await;
     let canceled = engine.cancel("a", "", id(&task)).await.expect("cancelled");
-    assert_eq!(state(&canceled), TaskState::Canceled);
+    assert_eq!(state(canceled.value()), TaskState::Canceled);
     assert_eq!(
         engine.cancel("a", "", id(&task)).await.expect_err("it has ended"),
         EngineError::Ended(TaskState::Canceled)
@@ -195,7 +195,7 @@ async fn a_run_that_ignores_the_cancel_is_cut_off() {
     }))
     .await;
     let task = begin(&engine, "x").await;
-    assert_eq!(state(&engine.cancel("a", "", id(&task)).await.expect("cancelled")), TaskState::Canceled);
+    assert_eq!(state(engine.cancel("a", "", id(&task)).await.expect("cancelled").value()), TaskState::Canceled);
 }
 
 #[tokio::test]
@@ -291,7 +291,7 @@ async fn two_follow_ups_at_once_are_both_in_the_history() {
     for send in sends {
         taken += usize::from(send.await.expect("a send").expect("taken or refused"));
     }
-    let task = engine.read("a", "", id(&asked)).await.expect("readable").into_task();
+    let task = engine.read("a", "", id(&asked)).await.expect("readable").value().clone();
     assert_eq!(state(&task), TaskState::Completed);
     assert_eq!(task.history.iter().filter(|message| message.role() == Role::User).count(), 1 + taken);
 }
@@ -324,7 +324,7 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
         second.block_on(async {
             let engine = open().await;
             let end = loop {
-                let task = engine.read("a", "", id(&running)).await.expect("readable").into_task();
+                let task = engine.read("a", "", id(&running)).await.expect("readable").value().clone();
                 match state(&task) {
                     TaskState::Submitted | TaskState::Working => tokio::time::sleep(Duration::from_millis(10)).await,
                     _ => break task,
@@ -332,7 +332,7 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
             };
             let expected = if on_restart == OnRestart::Fail { TaskState::Failed } else { TaskState::Completed };
             assert_eq!(state(&end), expected);
-            let waiting = engine.read("a", "", id(&waiting)).await.expect("readable").into_task();
+            let waiting = engine.read("a", "", id(&waiting)).await.expect("readable").value().clone();
             assert_eq!(state(&waiting), TaskState::InputRequired);
             assert_eq!(state(&send(&engine, follow_up(&waiting, "42")).await), TaskState::Completed);
             engine.close().await;
@@ -397,7 +397,7 @@ impl Restarts {
 
 async fn until(engine: &Engine, task: Uuid, end: TaskState) {
     let waiting = async {
-        while state(engine.read("a", "", task).await.expect("readable").task()) != end {
+        while state(engine.read("a", "", task).await.expect("readable").value()) != end {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -406,7 +406,7 @@ async fn until(engine: &Engine, task: Uuid, end: TaskState) {
         reached,
         "{:?} is not reached by {:?}",
         end,
-        engine.read("a", "", task).await.expect("readable").task().status
+        engine.read("a", "", task).await.expect("readable").value().status
     );
 }
 
@@ -530,7 +530,7 @@ async fn what_clients_do_at_once_leaves_nothing_behind() {
             Ok(_) | Err(EngineError::Ended(_)) => {}
             Err(error) => panic!("{words}: {error}"),
         }
-        let end = engine.read("a", "", id(&task)).await.expect("readable").into_task();
+        let end = engine.read("a", "", id(&task)).await.expect("readable").value().clone();
         assert!(tricord::internals::task::lifecycle::is_terminal(state(&end)), "{words}: {:?}", end.status);
     }
     engine.drain(Duration::from_secs(30)).await;

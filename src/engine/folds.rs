@@ -37,11 +37,6 @@ impl OpenFold {
     fn size(&self) -> usize {
         1024 + 4 * self.bytes
     }
-
-    /// The task, copied only where a reader still holds it.
-    pub(super) fn into_task(self) -> Box<Task> {
-        Box::new(Arc::try_unwrap(self.task).map_or_else(|shared| shared.value().clone(), Encoded::into_value))
-    }
 }
 
 /// The folds that were used last, within a bound of bytes.

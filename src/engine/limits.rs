@@ -1,31 +1,39 @@
-//! How much the engine takes on: every admission limit, and what is refused beyond it.
+//! Admission limits: how much the engine takes on, and what it refuses beyond that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
 
 use crate::agents::EmitError;
 use crate::limits::EngineLimits;
 use crate::store::MAX_SEQ;
 
-/// What is used of the limits now.
+use super::error::EngineError;
+
+/// What is in use of each limit.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     limits: EngineLimits,
     running: AtomicUsize,
     uncommitted: AtomicUsize,
     streams: AtomicUsize,
+    /// Notified when the last run ends.
+    idle: Notify,
 }
 
-/// One use of a limit; given back when dropped.
+/// The right to one run or stream. Dropping it gives the right back.
 #[derive(Debug)]
 pub(super) struct Permit {
     usage: Arc<Usage>,
-    what: fn(&Usage) -> &AtomicUsize,
+    counter: fn(&Usage) -> &AtomicUsize,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        (self.what)(&self.usage).fetch_sub(1, Ordering::AcqRel);
+        if (self.counter)(&self.usage).fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.usage.idle.notify_waiters();
+        }
     }
 }
 
@@ -34,27 +42,48 @@ impl Usage {
         Arc::new(Self { limits, ..Self::default() })
     }
 
-    /// A place for a run, if there is one.
-    pub(super) fn run(self: &Arc<Self>) -> Option<Permit> {
-        self.permit(|usage| &usage.running, self.limits.running)
+    /// Takes a permit for a run.
+    ///
+    /// # Errors
+    /// [`EngineError::Busy`] at the limit.
+    pub(super) fn run(self: &Arc<Self>) -> Result<Permit, EngineError> {
+        let permit = self.permit(|usage| &usage.running, self.limits.running);
+        permit.ok_or(EngineError::Busy("tasks running at the same time"))
     }
 
-    /// A place for a stream, if there is one.
-    pub(super) fn stream(self: &Arc<Self>) -> Option<Permit> {
-        self.permit(|usage| &usage.streams, self.limits.streams)
+    /// Takes a permit for a stream.
+    ///
+    /// # Errors
+    /// [`EngineError::Busy`] at the limit.
+    pub(super) fn stream(self: &Arc<Self>) -> Result<Permit, EngineError> {
+        self.permit(|usage| &usage.streams, self.limits.streams).ok_or(EngineError::Busy("open streams"))
     }
 
-    fn permit(self: &Arc<Self>, what: fn(&Usage) -> &AtomicUsize, most: usize) -> Option<Permit> {
-        if what(self).fetch_add(1, Ordering::AcqRel) < most {
-            return Some(Permit { usage: Arc::clone(self), what });
+    fn permit(self: &Arc<Self>, counter: fn(&Usage) -> &AtomicUsize, limit: usize) -> Option<Permit> {
+        if counter(self).fetch_add(1, Ordering::AcqRel) < limit {
+            return Some(Permit { usage: Arc::clone(self), counter });
         }
-        what(self).fetch_sub(1, Ordering::AcqRel);
+        counter(self).fetch_sub(1, Ordering::AcqRel);
         None
     }
 
-    /// Whether a task of this many records and bytes may get another record.
-    pub(super) fn task_room(&self, records: u64, bytes: usize) -> Result<(), EmitError> {
-        // Of what a log can hold the last place is for the end of the task.
+    /// Waits until no run is under way.
+    pub(super) async fn idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if self.running() == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// Checks that a task of this many records and bytes may get another record.
+    ///
+    /// # Errors
+    /// [`EmitError::TooLarge`] at a limit.
+    pub(super) fn check_task_size(&self, records: u64, bytes: usize) -> Result<(), EmitError> {
+        // The last seq that a log can hold is kept for the end of the task.
         if records >= self.limits.task_records.min(MAX_SEQ - 1) {
             return Err(EmitError::TooLarge("records of one task"));
         }
@@ -64,12 +93,12 @@ impl Usage {
         Ok(())
     }
 
-    /// Whether a run with so many bytes under way may append more before some are committed.
+    /// Returns whether a run with this many uncommitted bytes may append more.
     pub(super) fn run_has_room(&self, uncommitted: usize) -> bool {
         uncommitted < self.limits.uncommitted_per_run
     }
 
-    /// Whether more may be appended before something is committed.
+    /// Returns whether more may be appended, over all tasks, before something is committed.
     pub(super) fn has_room(&self) -> bool {
         self.uncommitted.load(Ordering::Acquire) < self.limits.uncommitted
     }

@@ -1,248 +1,74 @@
-//! The task engine: one cell per live task, runs that work on it, and what leads from a commit to its readers.
+//! The task engine: one cell per live task, runs that work on it, and the way from a commit to its readers.
 //!
 //! ```text
-//! run, cancel, follow-up ─► cell.append ─► writer (store) ─► publisher ─► cell.publish ─► streams, senders
+//! run, cancel, follow-up ─► cell (append) ─► writer (store) ─► publisher ─► cell (publish) ─► streams, senders
+//! ```
+//!
+//! Each file names only those under it:
+//!
+//! ```text
+//! Engine ─► {send, cancel, resume, publish} ─► {stream, recovery} ─► {run, load} ─► cell ─► {limits, finished, folds, live, spec} ─► error
 //! ```
 
 mod cancel;
 mod cell;
-mod cells;
+mod error;
+mod finished;
 mod folds;
 mod limits;
+mod live;
+mod load;
 mod publish;
-mod read;
 mod recovery;
 mod resume;
 mod run;
 mod send;
+mod spec;
 mod stream;
-#[cfg(test)]
-mod tests;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tricord_bindings::Encoded;
 use uuid::Uuid;
 
-use crate::agents::{BoxAgent, EmitError};
-use crate::schema::TaskState;
-use crate::store::{Health, Store, StoreError, Writer};
+use crate::schema::{Task, TaskState};
+use crate::store::{Claim, Claimed, Health, Store, TaskRow, Writer};
 
 pub use crate::agents::OnRestart;
 pub use crate::limits::EngineLimits;
-pub use cell::TaskCell;
-pub use read::Snapshot;
-pub use resume::Resumption;
+pub use cell::Resumption;
+pub use error::EngineError;
 pub use send::{Incoming, Outcome, Sent};
+pub use spec::AgentSpec;
 pub use stream::TaskStream;
 
-use cells::{Cells, Finished};
+use cell::{CellHandles, Watcher};
+use finished::Finished;
 use folds::OpenFolds;
 use limits::Usage;
+use live::LiveTasks;
+use load::Tasks;
+use recovery::Recovery;
 
-/// An agent as the engine needs it.
-#[derive(Debug)]
-pub struct AgentSpec {
-    /// Its name, which is its tenant on the wire.
-    pub name: Arc<str>,
-    /// What does the work.
-    pub agent: BoxAgent,
-    /// What happens to its tasks after a restart.
-    pub on_restart: OnRestart,
-    /// How long a run may take to end after a cancel before it is cut off.
-    pub cancel_grace: Duration,
-}
+/// How many bytes of finished tasks are kept in memory.
+const FINISHED_BYTES: usize = 16 << 20;
+/// How many bytes of waiting tasks are kept in memory.
+const OPEN_BYTES: usize = 32 << 20;
 
 /// The engine. Clones are handles on the same one.
 #[derive(Clone)]
-pub struct Engine(Arc<Shared>);
+pub struct Engine(Arc<Inner>);
 
-struct Shared {
-    store: Store,
-    writer: Writer<TaskCell>,
-    cells: Cells,
-    finished: Finished,
-    folds: OpenFolds,
-    limits: Arc<Usage>,
-    agents: HashMap<Arc<str>, Arc<AgentSpec>>,
+struct Inner {
+    tasks: Arc<Tasks>,
     draining: AtomicBool,
     health: watch::Receiver<Health>,
-    /// Tasks that are to be recovered: their cells were lost with a failed commit, or there was no place for their runs.
-    to_recover: Mutex<Vec<Uuid>>,
-    recovery_due: tokio::sync::Notify,
-    /// Wakes everything that waits for the server to drain.
-    settled: tokio::sync::Notify,
-    /// The task that tells readers what was committed; it ends after the writer.
-    publisher: Mutex<Option<tokio::task::JoinHandle<()>>>,
-}
-
-/// Why the engine refuses or cannot do something.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EngineError {
-    /// There is no such task for this agent and owner.
-    #[error("no such task")]
-    NotFound,
-    /// The task has ended; its state is final.
-    #[error("the task has ended in {}", .0.as_str_name())]
-    Ended(TaskState),
-    /// The message names another conversation than its task's.
-    #[error("the task belongs to another context")]
-    OtherContext,
-    /// The task has as many records, or bytes, as a task may have.
-    #[error("the task is larger than the server allows: {0}")]
-    TooLarge(&'static str),
-    /// Too much runs already.
-    #[error("the server is at its limit of {0}; try again later")]
-    Busy(&'static str),
-    /// The server is going down.
-    #[error("the server is shutting down")]
-    Draining,
-    /// The store does not take or give data now.
-    #[error("the store is not available")]
-    StoreUnavailable,
-    /// An idempotency key was used before with another request.
-    #[error("the idempotency key was used before with another request")]
-    OtherRequest,
-    /// The deadline of the client passed. What was begun goes on.
-    #[error("the deadline passed before the task got that far; it goes on")]
-    DeadlineExceeded,
-}
-
-impl From<StoreError> for EngineError {
-    fn from(error: StoreError) -> Self {
-        tracing::error!(%error, "the store failed");
-        Self::StoreUnavailable
-    }
-}
-
-impl From<EmitError> for EngineError {
-    fn from(error: EmitError) -> Self {
-        match error {
-            EmitError::Ended(state) => Self::Ended(state),
-            EmitError::TooLarge(what) => Self::TooLarge(what),
-            EmitError::StoreLost | EmitError::RunOver | EmitError::Illegal(_) => Self::StoreUnavailable,
-        }
-    }
-}
-
-/// Bytes of finished tasks kept in memory.
-const FINISHED_BYTES: usize = 16 << 20;
-
-/// Bytes of waiting tasks kept in memory.
-const OPEN_BYTES: usize = 32 << 20;
-
-impl Engine {
-    /// Starts the engine on a store: recovers what an earlier process left running, then takes work.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub async fn start(store: Store, agents: Vec<AgentSpec>, limits: EngineLimits) -> Result<Self, EngineError> {
-        let (sender, commits) = tokio::sync::mpsc::unbounded_channel();
-        let writer = Writer::start(store.clone(), sender).map_err(|error| {
-            tracing::error!(%error, "the store's writer does not start");
-            EngineError::StoreUnavailable
-        })?;
-        let health = store.health();
-        let agents = agents.into_iter().map(|spec| (Arc::clone(&spec.name), Arc::new(spec))).collect();
-        let engine = Self(Arc::new(Shared {
-            store,
-            writer,
-            cells: Cells::new(),
-            finished: Finished::new(FINISHED_BYTES),
-            folds: OpenFolds::new(OPEN_BYTES),
-            limits: Usage::new(limits),
-            agents,
-            draining: AtomicBool::new(false),
-            health,
-            to_recover: Mutex::default(),
-            recovery_due: tokio::sync::Notify::new(),
-            settled: tokio::sync::Notify::new(),
-            publisher: Mutex::default(),
-        }));
-        let publisher = tokio::spawn(publish::publish(engine.clone(), commits));
-        *engine.0.publisher.lock().unwrap_or_else(PoisonError::into_inner) = Some(publisher);
-        tokio::spawn(recovery::after_failures(engine.clone()));
-        engine.recover_orphans().await?;
-        Ok(engine)
-    }
-
-    /// The store's generation, the first half of every event id.
-    pub fn generation(&self) -> u32 {
-        self.0.store.generation()
-    }
-
-    /// The store, for lists.
-    pub fn store(&self) -> &Store {
-        &self.0.store
-    }
-
-    /// Whether new work is taken: the store answers and the server is not going down.
-    pub fn is_ready(&self) -> bool {
-        !self.0.draining.load(Ordering::Acquire) && matches!(*self.0.health.borrow(), Health::Ok)
-    }
-
-    /// Runs under way, streams open and tasks in memory.
-    pub fn load(&self) -> Load {
-        Load { runs: self.0.limits.running(), streams: self.0.limits.streams(), cells: self.0.cells.len() }
-    }
-
-    /// Takes no new work, and waits until the runs under way have ended, at most `grace`.
-    pub async fn drain(&self, grace: Duration) {
-        self.0.draining.store(true, Ordering::Release);
-        let settled = async {
-            loop {
-                let notified = self.0.settled.notified();
-                if self.0.limits.running() == 0 {
-                    return;
-                }
-                notified.await;
-            }
-        };
-        let _ = tokio::time::timeout(grace, settled).await;
-    }
-
-    /// Stops for good: cuts off what still runs, without a change of its task (`on_restart` decides at the next start),
-    /// writes what was appended and tells its readers. Whoever still waits for a task is told that the server goes down;
-    /// streams stay open. Call [`drain`](Self::drain) first to let runs end.
-    pub async fn close(&self) {
-        self.0.draining.store(true, Ordering::Release);
-        for cell in self.0.cells.all() {
-            cell.cut_off();
-        }
-        let writer = self.0.writer.clone();
-        // The thread is joined where blocking is allowed.
-        let _ = tokio::task::spawn_blocking(move || writer.close()).await;
-        let publisher = self.0.publisher.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(publisher) = publisher {
-            let _ = publisher.await;
-        }
-        for cell in self.0.cells.all() {
-            cell.close();
-        }
-    }
-
-    fn refuse_if_unready(&self) -> Result<(), EngineError> {
-        if self.0.draining.load(Ordering::Acquire) {
-            return Err(EngineError::Draining);
-        }
-        self.refuse_if_failing()
-    }
-
-    fn refuse_if_failing(&self) -> Result<(), EngineError> {
-        match *self.0.health.borrow() {
-            Health::Ok => Ok(()),
-            Health::Failing { .. } => Err(EngineError::StoreUnavailable),
-        }
-    }
-}
-
-impl std::fmt::Debug for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("load", &self.load()).finish()
-    }
+    /// The publisher's task, which ends after the writer.
+    publisher: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What an engine is busy with.
@@ -254,4 +80,208 @@ pub struct Load {
     pub streams: usize,
     /// Tasks in memory.
     pub cells: usize,
+}
+
+impl Engine {
+    /// Starts the engine on a store: recovers what an earlier process left under way, then takes work.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or has a writer already.
+    pub async fn start(store: Store, agents: Vec<AgentSpec>, limits: EngineLimits) -> Result<Self, EngineError> {
+        let (sender, commits) = tokio::sync::mpsc::unbounded_channel();
+        let writer = Writer::start(store.clone(), sender).map_err(|error| {
+            tracing::error!(%error, "the store's writer does not start");
+            EngineError::StoreUnavailable
+        })?;
+        let health = store.health();
+        let handles = Arc::new(CellHandles {
+            writer,
+            lease: store.lease(),
+            limits: Usage::new(limits),
+            live: LiveTasks::new(),
+            finished: Finished::new(FINISHED_BYTES),
+            folds: OpenFolds::new(OPEN_BYTES),
+        });
+        let agents = agents.into_iter().map(|spec| (Arc::clone(&spec.name), Arc::new(spec))).collect();
+        let tasks = Arc::new(Tasks { store, agents, handles });
+        let recovery = Arc::new(Recovery::new(Arc::clone(&tasks)));
+        let publisher = tokio::spawn(publish::publish(Arc::clone(&recovery), commits));
+        tokio::spawn(Arc::clone(&recovery).recover_failed());
+        recovery.recover_orphans().await?;
+        let (draining, publisher) = (AtomicBool::new(false), Mutex::new(Some(publisher)));
+        Ok(Self(Arc::new(Inner { tasks, draining, health, publisher })))
+    }
+
+    /// Returns the store's generation, the first half of every event id.
+    pub fn generation(&self) -> u32 {
+        self.store().generation()
+    }
+
+    /// Returns the store, for lists.
+    pub fn store(&self) -> &Store {
+        &self.0.tasks.store
+    }
+
+    /// Returns whether new work is taken: the store answers and the server is not shutting down.
+    pub fn is_ready(&self) -> bool {
+        self.check_ready().is_ok()
+    }
+
+    /// Returns how many runs, streams and tasks there are.
+    pub fn load(&self) -> Load {
+        let CellHandles { limits, live, .. } = &*self.0.tasks.handles;
+        Load { runs: limits.running(), streams: limits.streams(), cells: live.len() }
+    }
+
+    /// Takes no new work from now on, and waits until the runs under way have ended, at most `grace`.
+    pub async fn drain(&self, grace: Duration) {
+        self.0.draining.store(true, Ordering::Release);
+        let _ = tokio::time::timeout(grace, self.0.tasks.handles.limits.idle()).await;
+    }
+
+    /// Stops the engine: aborts the runs left without changing their tasks (`on_restart` decides at the next start), writes
+    /// what was appended and tells its readers. Those who still wait for a task get [`EngineError::Draining`]; streams stay
+    /// open. Call [`drain`](Self::drain) first to let runs end.
+    pub async fn close(&self) {
+        self.0.draining.store(true, Ordering::Release);
+        let handles = &self.0.tasks.handles;
+        for cell in handles.live.all() {
+            cell.abort_run();
+        }
+        let writer = handles.writer.clone();
+        // Joins the writer's thread, so it must be allowed to block.
+        let _ = tokio::task::spawn_blocking(move || writer.close()).await;
+        let publisher = self.0.publisher.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(publisher) = publisher {
+            let _ = publisher.await;
+        }
+        for cell in handles.live.all() {
+            cell.close();
+        }
+    }
+
+    /// Submits a message, and begins a run for it unless one is live.
+    ///
+    /// # Errors
+    /// When the task does not exist, has ended ([`Engine::ended`] says when others may know that) or belongs to another
+    /// context, or the engine takes no new work.
+    pub async fn send(&self, incoming: Incoming) -> Result<Sent, EngineError> {
+        self.check_ready()?;
+        send::send(&self.0.tasks, incoming).await
+    }
+
+    /// Reserves the answer for an idempotency key, or returns what an earlier request with it led to.
+    ///
+    /// # Errors
+    /// When the engine takes no new work, or the store fails.
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed, EngineError> {
+        self.check_ready()?;
+        Ok(self.store().claim(claim).await?)
+    }
+
+    /// Joins an earlier message of a task: waits for the same outcome.
+    ///
+    /// # Errors
+    /// When there is no such task, or the store cannot be read.
+    pub async fn join(&self, agent: &str, owner: &str, id: Uuid) -> Result<Sent, EngineError> {
+        send::join(&self.0.tasks, agent, owner, id).await
+    }
+
+    /// Reads a task as it is committed.
+    ///
+    /// # Errors
+    /// When there is no such task for this agent and owner, or the store cannot be read.
+    pub async fn read(&self, agent: &str, owner: &str, id: Uuid) -> Result<Arc<Encoded<Task>>, EngineError> {
+        self.0.tasks.read(agent, owner, id).await
+    }
+
+    /// Reads the tasks of the rows that a list found, in their order, and hands each to `take`.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn read_rows(&self, rows: &[TaskRow], take: impl FnMut(Arc<Encoded<Task>>)) -> Result<(), EngineError> {
+        self.0.tasks.read_rows(rows, take).await
+    }
+
+    /// Ends a task in CANCELED and returns it (§3.1.5). A run gets the agent's grace to end by itself first.
+    ///
+    /// # Errors
+    /// When there is no such task, it has ended (also meanwhile, in another state), or the store fails.
+    pub async fn cancel(&self, agent: &str, owner: &str, id: Uuid) -> Result<Arc<Encoded<Task>>, EngineError> {
+        // A server that shuts down still cancels.
+        self.check_store()?;
+        let cell = self.0.tasks.cell(agent, owner, id).await?;
+        // Goes on even if the client leaves: a task is not left half cancelled.
+        let work = tokio::spawn(async move { cancel::cancel(&cell).await });
+        work.await.unwrap_or(Err(EngineError::StoreUnavailable))
+    }
+
+    /// Waits until the end of a task is committed and returns its terminal state. Before that nobody may know of it.
+    ///
+    /// # Errors
+    /// When there is no such task, or its end will not be committed: the store fails, or the server shuts down.
+    pub async fn ended(&self, agent: &str, owner: &str, id: Uuid) -> Result<TaskState, EngineError> {
+        let cell = self.0.tasks.cell(agent, owner, id).await?;
+        cancel::ended(&Watcher::new(&cell, false)).await
+    }
+
+    /// Resumes a task that waits in AUTH_REQUIRED, whoever owns it. A run that waits in
+    /// [`TaskContext::require_auth`](crate::agents::TaskContext::require_auth) goes on. Where no run waits any more,
+    /// because the agent ended it or the server was restarted, the last message of the client is run again.
+    ///
+    /// # Errors
+    /// When there is no such task, too many tasks run, or the store is not available.
+    pub async fn resume(&self, id: Uuid) -> Result<Resumption, EngineError> {
+        self.check_ready()?;
+        resume::resume(&self.0.tasks, id).await
+    }
+
+    /// Streams a task until it has ended: the task as it is (or was at `cursor`, a client's `Last-Event-ID`), then every
+    /// later event. `history` limits the messages that the first event shows.
+    ///
+    /// # Errors
+    /// When there is no such task, it has ended and nothing is left to replay, or the store cannot be read.
+    pub async fn subscribe(
+        &self,
+        agent: &str,
+        owner: &str,
+        id: Uuid,
+        cursor: Option<&str>,
+        history: Option<u32>,
+    ) -> Result<TaskStream, EngineError> {
+        let permit = self.0.tasks.handles.limits.stream()?;
+        let cell = self.0.tasks.cell(agent, owner, id).await?;
+        TaskStream::subscribe(&self.0.tasks, &cell, cursor, history, permit).await
+    }
+
+    fn check_ready(&self) -> Result<(), EngineError> {
+        if self.0.draining.load(Ordering::Acquire) {
+            return Err(EngineError::Draining);
+        }
+        self.check_store()
+    }
+
+    fn check_store(&self) -> Result<(), EngineError> {
+        match *self.0.health.borrow() {
+            Health::Ok => Ok(()),
+            Health::Failing { .. } => Err(EngineError::StoreUnavailable),
+        }
+    }
+}
+
+impl Sent {
+    /// Streams the events from this message on: first the task as it was when the message was taken, then every later
+    /// event. `history` limits the messages that the first event shows.
+    ///
+    /// # Errors
+    /// When too many streams are open.
+    pub fn stream(self, engine: &Engine, history: Option<u32>) -> Result<TaskStream, EngineError> {
+        self.into_stream(&engine.0.tasks, history)
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("load", &self.load()).finish()
+    }
 }

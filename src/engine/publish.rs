@@ -1,42 +1,41 @@
-//! From a commit to its readers: the one task that tells cells what has become durable.
+//! The publisher: the one task that takes finished commits from the writer and hands them to the cells.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::store::{AppendError, Commit};
+use crate::store::Commit;
 
-use super::{Engine, TaskCell};
+use super::cell::TaskCell;
+use super::recovery::Recovery;
 
-/// Takes what the writer hands over, in order, until the writer is gone.
-pub(super) async fn publish(engine: Engine, mut commits: UnboundedReceiver<Commit<TaskCell>>) {
+/// Takes commits in order until the writer is gone. Tasks whose records were not written go to recovery.
+pub(super) async fn publish(recovery: Arc<Recovery>, mut commits: UnboundedReceiver<Commit<TaskCell>>) {
     while let Some(commit) = commits.recv().await {
         match commit {
             Commit::Done(appends) => {
                 for (cell, result) in appends {
                     match result {
                         Ok(last) => cell.publish(last),
-                        Err(error) => refused(&engine, &cell, &error),
+                        Err(error) => {
+                            let task = &cell.ids().task;
+                            tracing::error!(%error, %task, "the store refused the records of a task; its run is aborted");
+                            abandon(&recovery, &cell);
+                        }
                     }
                 }
             }
-            Commit::Failed(items, error) => {
-                tracing::error!(%error, tasks = items.len(), "a commit failed; its runs are cut off");
-                for cell in items {
-                    abandon(&engine, &cell);
+            Commit::Failed(cells, error) => {
+                tracing::error!(%error, tasks = cells.len(), "a commit failed; the runs in it are aborted");
+                for cell in cells {
+                    abandon(&recovery, &cell);
                 }
             }
         }
     }
 }
 
-/// One task's append was refused while the others of its batch stand: only that task is lost.
-fn refused(engine: &Engine, cell: &Arc<TaskCell>, error: &AppendError) {
-    tracing::error!(%error, task = %cell.ids.task, "the store refused a task's records; its run is cut off");
-    abandon(engine, cell);
-}
-
-fn abandon(engine: &Engine, cell: &Arc<TaskCell>) {
+fn abandon(recovery: &Recovery, cell: &TaskCell) {
     cell.abandon();
-    engine.recover_later(cell.id);
+    recovery.later(cell.id());
 }

@@ -1,40 +1,49 @@
 //! Recovery: what becomes of tasks whose run was under way when the process, or the store, stopped.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::agents::text_part;
-use crate::schema::store::Resumed;
+use crate::agents::OnRestart;
 use crate::schema::store::record::Event;
-use crate::schema::{Role, TaskState};
 use crate::store::{Health, Tail, TaskRow};
-use crate::task::lifecycle;
 
-use super::cell::Inner;
-use super::limits::Permit;
-use super::run::{self, RunStart, RunTask, agent_message};
-use super::send::RUNS;
-use super::{Engine, EngineError, OnRestart, TaskCell};
+use super::error::EngineError;
+use super::load::Tasks;
+use super::run;
 
 /// How often a run is tried, the first time included, before its task fails.
-const MOST_ATTEMPTS: u32 = 3;
-/// Tasks read at once.
+const MAX_ATTEMPTS: u32 = 3;
+/// How many tasks are listed at once.
 const PAGE: u32 = 256;
+/// How long a task that could not be recovered waits for the next try.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-impl Engine {
+/// The tasks that wait for recovery: the store failed under them, or there was no permit for their runs.
+pub(super) struct Recovery {
+    tasks: Arc<Tasks>,
+    waiting: Mutex<Vec<Uuid>>,
+    due: Notify,
+}
+
+impl Recovery {
+    pub(super) fn new(tasks: Arc<Tasks>) -> Self {
+        Self { tasks, waiting: Mutex::default(), due: Notify::new() }
+    }
+
     /// Resumes or fails every task that was under way in a process whose lease has ended. No task is left WORKING.
     pub(super) async fn recover_orphans(&self) -> Result<(), EngineError> {
         let (mut after, mut count) = (None, 0);
         loop {
-            let rows = self.0.store.orphans(after, PAGE).await?;
+            let rows = self.tasks.store.orphans(after, PAGE).await?;
             let Some(last) = rows.last() else { break };
             after = Some(last.task);
             for row in &rows {
                 match self.recover(row).await {
                     Ok(()) => count += 1,
-                    Err(error) => self.not_recovered(row.id, &error),
+                    Err(error) => self.failed(row.id, &error),
                 }
             }
         }
@@ -44,57 +53,58 @@ impl Engine {
         Ok(())
     }
 
-    /// Tries again later, unless it is in vain.
-    fn not_recovered(&self, id: Uuid, error: &EngineError) {
-        if *error == EngineError::NotFound {
-            return tracing::warn!(task = %id, "a task was under way, and its agent is not served any more");
+    /// Recovers tasks as they fail, when the store answers again and the limits allow it. Never returns while the store is
+    /// open.
+    pub(super) async fn recover_failed(self: Arc<Self>) {
+        let mut health = self.tasks.store.health();
+        loop {
+            self.due.notified().await;
+            tokio::time::sleep(RETRY_AFTER).await;
+            if health.wait_for(|health| matches!(health, Health::Ok)).await.is_err() {
+                return;
+            }
+            let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            for id in waiting {
+                let recovered = match self.tasks.store.find_any(id).await {
+                    // It was never committed, so nobody was told of it.
+                    Ok(None) => Ok(()),
+                    Ok(Some(row)) => self.recover(&row).await,
+                    Err(error) => Err(error.into()),
+                };
+                if let Err(error) = recovered {
+                    self.failed(id, &error);
+                }
+            }
         }
-        match error {
-            EngineError::Busy(_) => tracing::debug!(task = %id, "a task waits for a place to be recovered"),
-            _ => tracing::error!(%error, task = %id, "a task could not be recovered yet"),
-        }
-        self.recover_later(id);
     }
 
-    /// Has a task recovered, as soon as the store and the limits allow it.
-    pub(super) fn recover_later(&self, id: Uuid) {
-        self.0.to_recover.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        self.0.recovery_due.notify_one();
+    /// Adds a task to those that wait for recovery.
+    pub(super) fn later(&self, id: Uuid) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        self.due.notify_one();
+    }
+
+    /// Tries a task again later, unless its agent is gone.
+    fn failed(&self, id: Uuid, error: &EngineError) {
+        match error {
+            EngineError::NotFound => {
+                return tracing::warn!(task = %id, "a task was under way, and its agent is no longer served");
+            }
+            EngineError::Busy(_) => tracing::debug!(task = %id, "a task waits for a permit to be recovered"),
+            _ => tracing::error!(%error, task = %id, "a task could not be recovered yet"),
+        }
+        self.later(id);
     }
 
     async fn recover(&self, row: &TaskRow) -> Result<(), EngineError> {
-        let load = || async { self.load_cell(row).await.map(Some) };
-        let cell = self.0.cells.get_or_load(row.id, load).await?.ok_or(EngineError::NotFound)?;
+        let cell = self.tasks.cell_of_row(row).await?;
         let Unfinished { unanswered, attempts } = self.unfinished(row).await?;
         let attempt = attempts + 1;
-        let permit = (cell.spec.on_restart == OnRestart::Resume && attempt <= MOST_ATTEMPTS)
-            .then(|| self.0.limits.run().ok_or(RUNS))
-            .transpose()?;
-        let run = cell.change(|inner| {
-            let head = inner.head?;
-            // Whoever came first has taken the task up.
-            if inner.run.is_some() {
-                return None;
-            }
-            let waits = lifecycle::is_interrupted(head.state)
-                && (!row.live || (head.state == TaskState::InputRequired && !unanswered));
-            if lifecycle::is_terminal(head.state) || waits {
-                // At most the end of its run was not written.
-                cell.touch_row(inner);
-                return None;
-            }
-            let resumed = permit.and_then(|permit| run_again(&cell, inner, attempt, permit));
-            if resumed.is_none() {
-                let text = "The server stopped while the task was under way.";
-                let message = agent_message(&cell, vec![text_part(text)]);
-                if let Err(error) = cell.append(inner, Event::status(TaskState::Failed, Some(message))) {
-                    tracing::error!(%error, task = %cell.ids.task, "the end of a task was refused");
-                }
-            }
-            resumed
-        });
-        if let Some(run) = run {
-            run::spawn(run);
+        let resumes = cell.spec().on_restart == OnRestart::Resume && attempt <= MAX_ATTEMPTS;
+        let permit = resumes.then(|| self.tasks.handles.limits.run()).transpose()?;
+        let run = cell.recover(row.live, unanswered, permit.as_ref().map(|_| attempt));
+        if let (Some(run), Some(permit)) = (run, permit) {
+            run::spawn(&cell, run, permit);
         }
         Ok(())
     }
@@ -103,7 +113,7 @@ impl Engine {
     async fn unfinished(&self, row: &TaskRow) -> Result<Unfinished, EngineError> {
         let (mut found, mut at) = (Unfinished { unanswered: false, attempts: 1 }, 0);
         loop {
-            let Tail::Records(batches) = self.0.store.log_since(row.task, at).await? else { return Ok(found) };
+            let Tail::Records(batches) = self.tasks.store.log_since(row.task, at).await? else { return Ok(found) };
             let before = at;
             for record in batches.into_iter().flat_map(|batch| batch.records) {
                 at = record.seq;
@@ -121,54 +131,10 @@ impl Engine {
     }
 }
 
-/// What is known of a run that was cut off.
+/// What the log says of a run that did not end.
 struct Unfinished {
-    /// The last of the client's messages stands behind the last status.
+    /// The client's last message has no status after it.
     unanswered: bool,
-    /// Tries of the run.
+    /// How often the run was tried.
     attempts: u32,
-}
-
-/// Begins a run with the task's last message. Returns `None` if there is none, or the task has reached its limits.
-pub(super) fn run_again(cell: &Arc<TaskCell>, inner: &mut Inner, attempt: u32, permit: Permit) -> Option<RunTask> {
-    let task = inner.committed.task.task();
-    let message = task.history.iter().rev().find(|message| message.role() == Role::User).cloned()?;
-    let start = RunStart {
-        message: Arc::new(message),
-        attempt,
-        begins_task: task.history.len() == 1,
-        extensions: Vec::new(),
-        accepted_output_modes: Vec::new(),
-        metadata: task.metadata.clone(),
-    };
-    cell.append(inner, Event::Resumed(Resumed { attempt })).ok()?;
-    Some(run::begin(cell, inner, start, permit))
-}
-
-/// How long a task that could not be recovered is left alone.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
-
-/// Recovers the tasks that were lost: with a failed commit, when the store answers again; or because there was no place
-/// for them, when there is.
-pub(super) async fn after_failures(engine: Engine) {
-    let mut health = engine.0.health.clone();
-    loop {
-        engine.0.recovery_due.notified().await;
-        tokio::time::sleep(TRY_AGAIN).await;
-        if health.wait_for(|health| matches!(health, Health::Ok)).await.is_err() {
-            return;
-        }
-        let lost = std::mem::take(&mut *engine.0.to_recover.lock().unwrap_or_else(PoisonError::into_inner));
-        for id in lost {
-            let recovered = match engine.0.store.find_any(id).await {
-                // Never committed: nobody was told of it.
-                Ok(None) => Ok(()),
-                Ok(Some(row)) => engine.recover(&row).await,
-                Err(error) => Err(error.into()),
-            };
-            if let Err(error) = recovered {
-                engine.not_recovered(id, &error);
-            }
-        }
-    }
 }

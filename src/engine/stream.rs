@@ -1,4 +1,4 @@
-//! A subscriber: a cursor in a task's committed log. Nobody waits for it, and it never misses or repeats an event.
+//! Streams: a cursor in the committed log of a task. Nobody waits for a slow reader, and no event is missed or repeated.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -8,37 +8,35 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use futures::future::BoxFuture;
 use tricord_bindings::{Encoded, EventId, Reply};
-use uuid::Uuid;
 
 use crate::schema::{StreamResponse, Task, TaskState};
-use crate::store::Tail;
 use crate::task::cursor::{self, Start};
 use crate::task::event::{Body, LogEvent};
 use crate::task::{fold, lifecycle};
 
+use super::cell::{TaskCell, View, Watcher};
+use super::error::EngineError;
 use super::limits::Permit;
-use super::send::STREAMS;
-use super::{Engine, EngineError, TaskCell};
+use super::load::Tasks;
 
 /// The events of a task, from a point on.
 pub struct TaskStream {
-    cell: Arc<TaskCell>,
-    watcher: usize,
-    generation: u32,
-    /// The last event that was yielded or skipped.
+    tasks: Arc<Tasks>,
+    watcher: Watcher,
+    /// The seq of the last event that was yielded or skipped.
     cursor: u64,
     first: First,
-    /// The message that a send's stream began with; `None` for a subscription.
-    own: Option<u64>,
+    /// Whether it began with a message of its client (SendStreamingMessage), rather than as a subscription.
+    of_message: bool,
     history: Option<u32>,
-    /// Events taken over from the ring, or read from the store by a reader that fell behind it or began in the past.
+    /// Events taken from the cell, or read from the store by a reader that fell behind or began in the past.
     backlog: VecDeque<Arc<LogEvent>>,
     reading: Option<BoxFuture<'static, Result<Past, EngineError>>>,
     over: bool,
     _permit: Permit,
 }
 
-/// What the store has for a reader.
+/// What is read from the store.
 enum Past {
     /// The task to begin with, folded at the stream's own message.
     First(Box<Task>),
@@ -46,49 +44,103 @@ enum Past {
     Events(VecDeque<Arc<LogEvent>>),
 }
 
+/// The first event, which is a task.
 enum First {
     /// The task folded at the stream's own message, once that is committed.
     Own(u64),
-    /// The task as it stood when the stream was opened.
-    Ready(Arc<Encoded<StreamResponse>>),
+    /// The task as it was when the stream was opened.
+    Ready(Arc<Encoded<Task>>),
+    /// It was yielded.
     Done,
 }
 
 impl TaskStream {
+    /// Streams from a message on: the task folded at the message, then every later event.
     pub(super) fn of_message(
-        engine: &Engine,
-        cell: Arc<TaskCell>,
+        tasks: &Arc<Tasks>,
+        watcher: Watcher,
         seq: u64,
         history: Option<u32>,
         permit: Permit,
     ) -> Self {
-        let watcher = cell.lock().watch(true);
+        let (tasks, backlog) = (Arc::clone(tasks), VecDeque::new());
+        let (cursor, first) = (seq - 1, First::Own(seq));
         Self {
-            cell,
+            tasks,
             watcher,
-            generation: engine.generation(),
-            cursor: seq - 1,
-            first: First::Own(seq),
-            own: Some(seq),
+            cursor,
+            first,
+            of_message: true,
             history,
-            backlog: VecDeque::new(),
+            backlog,
             reading: None,
             over: false,
             _permit: permit,
         }
     }
 
-    fn reply(&self, seq: u64, message: &Arc<Encoded<StreamResponse>>) -> Reply<StreamResponse> {
-        Reply::event(Arc::clone(message), EventId { generation: self.generation, seq })
+    /// Streams a task until it has ended: the task as it is (or was at `cursor`, a client's `Last-Event-ID`), then every
+    /// later event.
+    pub(super) async fn subscribe(
+        tasks: &Arc<Tasks>,
+        cell: &Arc<TaskCell>,
+        cursor: Option<&str>,
+        history: Option<u32>,
+        permit: Permit,
+    ) -> Result<Self, EngineError> {
+        let generation = tasks.store.generation();
+        let watcher = Watcher::new(cell, true);
+        // The watcher keeps every event that is committed after this look.
+        let (head, state, mut task) = cell.look(|view| (view.seq(), view.state(), view.task()));
+        if head == 0 {
+            return Err(EngineError::NotFound);
+        }
+        // A cursor that names no event still asks for what there is, unless it is the very end.
+        let is_head = |cursor: &str| cursor.trim().parse() == Ok(EventId { generation, seq: head });
+        if lifecycle::is_terminal(state) && cursor.is_none_or(is_head) {
+            return Err(EngineError::Ended(state));
+        }
+        let mut from = head;
+        if let Start::At(seq) = cursor::start(cursor, generation, head)
+            && let Some(past) = tasks.task_at(cell, seq).await?
+        {
+            (task, from) = (Arc::new(Encoded::new(past)), seq);
+        }
+        let (tasks, backlog, first) = (Arc::clone(tasks), VecDeque::new(), First::Ready(task));
+        Ok(Self {
+            tasks,
+            watcher,
+            cursor: from,
+            first,
+            of_message: false,
+            history,
+            backlog,
+            reading: None,
+            over: false,
+            _permit: permit,
+        })
     }
 
-    /// Whether the stream ends behind an event that enters this state (settled: a send's stream when the client has to
-    /// act, a subscription only when the task has ended).
+    fn id(&self, seq: u64) -> EventId {
+        EventId { generation: self.tasks.store.generation(), seq }
+    }
+
+    /// Makes the first event, with as much of the history as the client wants.
+    fn first(&self, seq: u64, task: &Arc<Encoded<Task>>) -> Reply<StreamResponse> {
+        let limited = fold::limited(task.value(), self.history);
+        Reply::wrapped(
+            limited.map_or_else(|| Arc::clone(task), |task| Arc::new(Encoded::new(task))),
+            Some(self.id(seq)),
+        )
+    }
+
+    /// Returns whether the stream ends with an event that enters this state: the stream of a message also when the client
+    /// has to act, a subscription only when the task has ended.
     fn ends_on(&self, state: TaskState) -> bool {
-        lifecycle::is_terminal(state) || (self.own.is_some() && state == TaskState::InputRequired)
+        lifecycle::is_terminal(state) || (self.of_message && state == TaskState::InputRequired)
     }
 
-    /// What an event is for this reader: something to yield, or nothing.
+    /// Moves past an event. Returns what it is for this reader, if anything.
     fn take(&mut self, event: &Arc<LogEvent>) -> Option<Reply<StreamResponse>> {
         self.cursor = event.seq;
         if matches!(self.first, First::Own(seq) if seq == event.seq) {
@@ -98,26 +150,14 @@ impl TaskStream {
         if let Some(state) = event.state() {
             self.over = self.ends_on(state);
         }
-        event.update().map(|update| self.reply(event.seq, update))
+        event.update().map(|update| Reply::event(Arc::clone(update), self.id(event.seq)))
     }
 
-    /// The first event of a send's stream, from its message's own record.
+    /// Makes the first event of a message's stream, from the record of the message.
     fn own_snapshot(&self, event: &LogEvent) -> Option<Reply<StreamResponse>> {
         let Body::Message { snapshot: Some(snapshot), .. } = &event.body else { return None };
-        let message = snapshot.get()?;
-        Some(match self.history {
-            None => self.reply(event.seq, message),
-            limit => self.reply(event.seq, &limited(message, limit)),
-        })
+        snapshot.get().map(|task| self.first(event.seq, task))
     }
-}
-
-fn limited(message: &Encoded<StreamResponse>, history: Option<u32>) -> Arc<Encoded<StreamResponse>> {
-    let mut response = message.value().clone();
-    if let Some(crate::schema::stream_response::Payload::Task(task)) = &mut response.payload {
-        fold::limit_history(task, history);
-    }
-    Arc::new(Encoded::new(response))
 }
 
 impl Stream for TaskStream {
@@ -129,8 +169,8 @@ impl Stream for TaskStream {
             if this.over {
                 return Poll::Ready(None);
             }
-            if let First::Ready(message) = &this.first {
-                let reply = this.reply(this.cursor, message);
+            if let First::Ready(task) = &this.first {
+                let reply = this.first(this.cursor, task);
                 this.first = First::Done;
                 return Poll::Ready(Some(Ok(reply)));
             }
@@ -144,16 +184,15 @@ impl Stream for TaskStream {
                 let read = ready!(reading.as_mut().poll(cx));
                 this.reading = None;
                 match read {
-                    // Committed, and yet not to be read: asking again would never end.
+                    // Committed, but not readable: asking again would never end.
                     Ok(Past::Events(events)) if events.is_empty() => {
                         this.over = true;
                         return Poll::Ready(Some(Err(EngineError::StoreUnavailable)));
                     }
                     Ok(Past::Events(events)) => this.backlog = events,
-                    Ok(Past::First(mut task)) => {
+                    Ok(Past::First(task)) => {
                         this.cursor += 1;
-                        fold::limit_history(&mut task, this.history);
-                        this.first = First::Ready(Arc::new(Encoded::new((*task).into())));
+                        this.first = First::Ready(Arc::new(Encoded::new(*task)));
                     }
                     Err(error) => {
                         this.over = true;
@@ -173,53 +212,44 @@ impl Stream for TaskStream {
 type Polled = Poll<Option<Result<Reply<StreamResponse>, EngineError>>>;
 
 impl TaskStream {
-    /// Looks at what is committed; `None` is to look again: events were taken over, or the store is being read.
+    /// Looks at what is committed. Returns `None` if there is more to do: events were taken over, or the store is read.
     fn poll_live(&mut self, cx: &mut Context<'_>) -> Option<Polled> {
-        let cell = Arc::clone(&self.cell);
-        let mut inner = cell.lock();
-        loop {
-            if let Some(reply) = &inner.reply {
+        let (seq, backlog) = (self.cursor + 1, &mut self.backlog);
+        match self.watcher.poll(cx, |view| Live::look(view, seq, backlog)) {
+            Poll::Pending => Some(Poll::Pending),
+            Poll::Ready(Live::Reply(reply)) => {
                 self.over = true;
-                return Some(Poll::Ready(Some(Ok(Reply::shared(Arc::clone(reply))))));
+                Some(Poll::Ready(Some(Ok(Reply::shared(reply)))))
             }
-            if self.cursor >= inner.committed.seq {
-                if inner.poisoned {
-                    self.over = true;
-                    return Some(Poll::Ready(Some(Err(EngineError::StoreUnavailable))));
-                }
-                if lifecycle::is_terminal(super::cell::state_of(inner.committed.task.task())) {
-                    return Some(Poll::Ready(None));
-                }
-                inner.park(self.watcher, cx);
-                return Some(Poll::Pending);
+            Poll::Ready(Live::Poisoned) => {
+                self.over = true;
+                Some(Poll::Ready(Some(Err(EngineError::StoreUnavailable))))
             }
-            // The only reader takes all that there is at once, and nobody has to keep it.
-            if inner.is_followed_once() && inner.committed.hand_over(self.cursor + 1, &mut self.backlog) {
-                return None;
+            Poll::Ready(Live::Ended) => Some(Poll::Ready(None)),
+            Poll::Ready(Live::Taken) => None,
+            Poll::Ready(Live::Event(event)) => {
+                self.backlog.push_back(event);
+                None
             }
-            let Some(event) = inner.committed.event(self.cursor + 1).cloned() else {
-                drop(inner);
+            Poll::Ready(Live::Behind) => {
                 self.read_behind();
-                return None;
-            };
-            if let Some(reply) = self.take(&event) {
-                return Some(Poll::Ready(Some(Ok(reply))));
+                None
             }
         }
     }
 
-    /// Reads from the store what the ring has dropped: as much as is worth holding for a reader that may be slow.
+    /// Reads from the store what the cell no longer has: as much as is worth holding for a reader that may be slow.
     fn read_behind(&mut self) {
-        let (engine, cell, after) = (Engine(Arc::clone(&self.cell.shared)), Arc::clone(&self.cell), self.cursor);
+        let (tasks, cell, after) = (Arc::clone(&self.tasks), Arc::clone(self.watcher.cell()), self.cursor);
         let own = match self.first {
             First::Own(seq) => Some(seq),
             First::Ready(_) | First::Done => None,
         };
         self.reading = Some(Box::pin(async move {
             match own {
-                None => Ok(Past::Events(engine.events_after(&cell, after).await?)),
+                None => Ok(Past::Events(tasks.events_after(&cell, after).await?)),
                 Some(seq) => {
-                    let task = engine.past(&cell, seq).await?.ok_or(EngineError::StoreUnavailable)?;
+                    let task = tasks.task_at(&cell, seq).await?.ok_or(EngineError::StoreUnavailable)?;
                     Ok(Past::First(Box::new(task)))
                 }
             }
@@ -227,95 +257,48 @@ impl TaskStream {
     }
 }
 
-impl Drop for TaskStream {
-    fn drop(&mut self) {
-        self.cell.lock().unwatch(self.watcher, true);
+/// What a stream finds in the cell.
+enum Live {
+    /// The agent answered with a message instead of a task.
+    Reply(Arc<Encoded<StreamResponse>>),
+    /// The store failed.
+    Poisoned,
+    /// Everything was yielded, and the task has ended.
+    Ended,
+    /// The next events were moved into the backlog.
+    Taken,
+    /// The next event.
+    Event(Arc<LogEvent>),
+    /// The next event is in the store only.
+    Behind,
+}
+
+impl Live {
+    /// Looks for what is next at `seq`; `None` if it is still to come.
+    fn look(view: &mut View<'_>, seq: u64, backlog: &mut VecDeque<Arc<LogEvent>>) -> Option<Self> {
+        if let Some(reply) = view.reply() {
+            return Some(Self::Reply(reply));
+        }
+        if seq > view.seq() {
+            return match lifecycle::is_terminal(view.state()) {
+                _ if view.is_poisoned() => Some(Self::Poisoned),
+                true => Some(Self::Ended),
+                false => None,
+            };
+        }
+        // The only reader takes all events at once.
+        if view.take_events(seq, backlog) {
+            return Some(Self::Taken);
+        }
+        Some(view.event(seq).map_or(Self::Behind, Self::Event))
     }
 }
 
 impl std::fmt::Debug for TaskStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TaskStream").field("cell", &self.cell).field("cursor", &self.cursor).finish_non_exhaustive()
-    }
-}
-
-impl Engine {
-    /// Follows a task until it has ended: the task as it stands (or stood at `cursor`, a client's `Last-LogEvent-ID`), then
-    /// every event after that. `history` is how many messages the first event shows.
-    ///
-    /// # Errors
-    /// When there is no such task, it has ended and nothing is left to replay, or the store cannot be read.
-    pub async fn subscribe(
-        &self,
-        agent: &str,
-        owner: &str,
-        id: Uuid,
-        cursor: Option<&str>,
-        history: Option<u32>,
-    ) -> Result<TaskStream, EngineError> {
-        let permit = self.0.limits.stream().ok_or(STREAMS)?;
-        let cell = self.cell(agent, owner, id).await?;
-        let (head, start, snapshot, watcher) = {
-            let mut inner = cell.lock();
-            let head = inner.committed.seq;
-            if head == 0 {
-                return Err(EngineError::NotFound);
-            }
-            let task = inner.committed.task.task();
-            let start = cursor::start(cursor, self.generation(), head);
-            // A cursor that names nothing we have still asks for what there is, unless it is the very end.
-            let nothing_left = cursor.is_none_or(|cursor| self.is_head(cursor, head));
-            if lifecycle::is_terminal(super::cell::state_of(task)) && nothing_left {
-                return Err(EngineError::Ended(super::cell::state_of(task)));
-            }
-            let snapshot = task.clone();
-            (head, start, snapshot, inner.watch(true))
-        };
-        let mut stream = TaskStream {
-            cell: Arc::clone(&cell),
-            watcher,
-            generation: self.generation(),
-            cursor: head,
-            first: First::Done,
-            own: None,
-            history,
-            backlog: VecDeque::new(),
-            reading: None,
-            over: false,
-            _permit: permit,
-        };
-        let mut first = snapshot;
-        if let Start::At(seq) = start
-            && let Some(task) = self.past(&cell, seq).await?
-        {
-            (first, stream.cursor) = (task, seq);
-        }
-        fold::limit_history(&mut first, history);
-        stream.first = First::Ready(Arc::new(Encoded::new(first.into())));
-        Ok(stream)
-    }
-
-    fn is_head(&self, cursor: &str, head: u64) -> bool {
-        cursor.trim().parse() == Ok(EventId { generation: self.generation(), seq: head })
-    }
-
-    /// The task folded at `seq`; `None` if the log does not reach back that far.
-    async fn past(&self, cell: &TaskCell, seq: u64) -> Result<Option<Task>, EngineError> {
-        let (mut task, mut at) = (fold::empty(&cell.ids), 0);
-        while at < seq {
-            let Tail::Records(batches) = self.0.store.log_since(cell.handle, at).await? else { return Ok(None) };
-            let before = at;
-            let records = batches.into_iter().flat_map(|batch| batch.records);
-            for record in records.take_while(|record| record.seq <= seq) {
-                at = record.seq;
-                if let Some(event) = LogEvent::from_record(&cell.ids, record) {
-                    fold::apply(&mut task, &event);
-                }
-            }
-            if at == before {
-                return Ok(None);
-            }
-        }
-        Ok(Some(task))
+        f.debug_struct("TaskStream")
+            .field("watcher", &self.watcher)
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
     }
 }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use tricord_bindings::{Error, Reply};
+use tricord_bindings::{Encoded, Error, Reply};
 
-use crate::engine::Snapshot;
 use crate::protocol;
 use crate::schema::{CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, Task, TaskState};
 use crate::store::{ListQuery, PageToken};
@@ -22,27 +21,18 @@ const MAX_PAGE: i32 = 100;
 pub(super) async fn get(service: &Service, call: &Call, request: &GetTaskRequest) -> Result<Reply<Task>, Error> {
     let history = history_length("historyLength", request.history_length)?;
     let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
-    let snapshot = service
+    let task = service
         .engine
         .read(&call.agent.name, call.principal.owner(), id)
         .await
         .map_err(|error| failure::error(error, &protocol::UNSUPPORTED_OPERATION))?;
-    Ok(match snapshot {
-        Snapshot::Shared(task) if history.is_none_or(|limit| task.value().history.len() <= limit as usize) => {
-            Reply::shared(task)
-        }
-        Snapshot::Shared(task) => Reply::Owned(fold::limited_copy(task.value(), history)),
-        Snapshot::Owned(mut task) => {
-            fold::limit_history(&mut task, history);
-            Reply::Owned(*task)
-        }
-    })
+    Ok(Reply::shared(limited(task, history)))
 }
 
 pub(super) async fn cancel(service: &Service, call: &Call, request: &CancelTaskRequest) -> Result<Reply<Task>, Error> {
     let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
     let task = service.engine.cancel(&call.agent.name, call.principal.owner(), id).await;
-    task.map(Reply::Owned).map_err(|error| failure::error(error, &protocol::TASK_NOT_CANCELABLE))
+    task.map(Reply::shared).map_err(|error| failure::error(error, &protocol::TASK_NOT_CANCELABLE))
 }
 
 pub(super) async fn list(
@@ -91,23 +81,25 @@ pub(super) async fn list(
     };
     let artifacts = request.include_artifacts.unwrap_or(false);
     let mut tasks = Vec::with_capacity(rows.len());
-    let read = service.engine.read_rows(&rows, |snapshot| tasks.push(listed(snapshot, history, artifacts)));
+    let read = service.engine.read_rows(&rows, |task| tasks.push(listed(&task, history, artifacts)));
     read.await.map_err(|e| failure::error(e, &protocol::UNSUPPORTED_OPERATION))?;
     let total_size = i32::try_from(total).unwrap_or(i32::MAX);
     Ok(Reply::Owned(ListTasksResponse { tasks, next_page_token, page_size, total_size }))
 }
 
-/// A task with what the client wants to see of it.
-fn listed(snapshot: Snapshot, history: Option<u32>, artifacts: bool) -> Task {
-    let mut task = match snapshot {
-        Snapshot::Shared(task) => fold::limited_copy(task.value(), history),
-        Snapshot::Owned(mut task) => {
-            fold::limit_history(&mut task, history);
-            *task
-        }
-    };
-    if !artifacts {
-        task.artifacts.clear();
+/// Returns a task with as many messages of its history as the client wants. Only a task that has more is copied.
+pub(super) fn limited(task: Arc<Encoded<Task>>, history: Option<u32>) -> Arc<Encoded<Task>> {
+    match fold::limited(task.value(), history) {
+        Some(limited) => Arc::new(Encoded::new(limited)),
+        None => task,
     }
-    task
+}
+
+/// Returns a copy of a task with what the client wants to see in a list.
+fn listed(task: &Encoded<Task>, history: Option<u32>, artifacts: bool) -> Task {
+    let mut listed = fold::limited(task.value(), history).unwrap_or_else(|| task.value().clone());
+    if !artifacts {
+        listed.artifacts.clear();
+    }
+    listed
 }

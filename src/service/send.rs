@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use prost::Message as _;
 use ring::digest;
 use tokio::sync::watch;
-use tricord_bindings::{Error, Events, Reply};
+use tricord_bindings::{Encoded, Error, Events, Reply};
 use uuid::Uuid;
 
 use crate::clock::new_id;
@@ -23,6 +23,7 @@ use crate::task::lifecycle::is_terminal;
 
 use super::claims::{ClaimGuard, ClaimLookup};
 use super::parts::{history_length, violation};
+use super::read::limited;
 use super::{Call, Service, failure};
 
 /// The longest idempotency key, in bytes.
@@ -45,22 +46,26 @@ pub(super) async fn send(
     let options = check(&call, &request)?;
     let deadline = call.deadline;
     let begun = begin(service, call, request, false).await?;
-    let payload = match begun {
+    let outcome = match begun {
         Submission::Sent(sent, kept) => match sent.outcome(options.wait, deadline).await.map_err(refused)? {
-            Outcome::Task(task) => Payload::Task(limited(task, options.history)),
             Outcome::Message(reply) => {
                 kept.wait().await?;
-                Payload::Message(message_of(reply.value())?)
+                Outcome::Message(reply)
             }
+            task => task,
         },
-        Submission::Replay(joined) => match joined.sent.outcome(options.wait, deadline).await.map_err(refused)? {
-            Outcome::Task(task) => Payload::Task(limited(task, options.history)),
-            Outcome::Message(reply) => Payload::Message(message_of(reply.value())?),
-        },
-        Submission::Ended(task) => Payload::Task(limited(task, options.history)),
-        Submission::Answered(message) => Payload::Message(message),
+        Submission::Replay(joined) => joined.sent.outcome(options.wait, deadline).await.map_err(refused)?,
+        Submission::Ended(task) => Outcome::Task(task),
+        Submission::Answered(message) => return Ok(answer(message)),
     };
-    Ok(SendMessageResponse { payload: Some(payload) }.into())
+    match outcome {
+        Outcome::Task(task) => Ok(Reply::wrapped(limited(task, options.history), None)),
+        Outcome::Message(reply) => message_of(reply.value()).map(answer),
+    }
+}
+
+fn answer(message: Message) -> Reply<SendMessageResponse> {
+    Reply::Owned(SendMessageResponse { payload: Some(Payload::Message(message)) })
 }
 
 pub(super) async fn stream(
@@ -77,7 +82,9 @@ pub(super) async fn stream(
                 let kept = kept.clone();
                 async move {
                     let event = event.map_err(refused)?;
-                    if matches!(event.value().payload, Some(stream_response::Payload::Message(_))) {
+                    if let Reply::Shared { message, .. } = &event
+                        && matches!(message.value().payload, Some(stream_response::Payload::Message(_)))
+                    {
                         kept.wait().await?;
                     }
                     Ok(event)
@@ -86,12 +93,10 @@ pub(super) async fn stream(
         }
         Submission::Answered(message) => {
             let event = StreamResponse::from(stream_response::Payload::Message(message));
-            Ok(Events::new(futures::stream::iter([Ok(Reply::Owned(event))])))
+            Ok(only(Reply::Owned(event)))
         }
         Submission::Replay(joined) => join_stream(service, joined, options.history, deadline).await,
-        Submission::Ended(task) => {
-            Ok(Events::new(futures::stream::iter([Ok(Reply::Owned(limited(task, options.history).into()))])))
-        }
+        Submission::Ended(task) => Ok(only(Reply::wrapped(limited(task, options.history), None))),
     }
 }
 
@@ -103,20 +108,24 @@ async fn join_stream(
     deadline: Option<Instant>,
 ) -> Result<Events<StreamResponse>, Error> {
     let Replay { sent, agent, owner, task } = joined;
-    let only = |event: StreamResponse| Ok(Events::new(futures::stream::iter([Ok(Reply::Owned(event))])));
     let stands = match sent.outcome(false, deadline).await.map_err(refused)? {
-        Outcome::Message(reply) => return only(reply.value().clone()),
+        Outcome::Message(reply) => return Ok(only(Reply::shared(reply))),
         Outcome::Task(task) => task,
     };
     match service.engine.subscribe(&agent, &owner, task, None, history).await {
         Ok(events) => Ok(Events::new(events.map(|event| event.map_err(refused)))),
         // It has ended meanwhile: the task as it stands is all there is to tell.
         Err(EngineError::Ended(_)) => match service.engine.read(&agent, &owner, task).await {
-            Ok(snapshot) => only(limited(snapshot.into_task(), history).into()),
-            Err(_) => only(limited(stands, history).into()),
+            Ok(task) => Ok(only(Reply::wrapped(limited(task, history), None))),
+            Err(_) => Ok(only(Reply::wrapped(limited(stands, history), None))),
         },
         Err(error) => Err(refused(error)),
     }
+}
+
+/// A stream of one event.
+fn only(event: Reply<StreamResponse>) -> Events<StreamResponse> {
+    Events::new(futures::stream::iter([Ok(event)]))
 }
 
 fn message_of(event: &StreamResponse) -> Result<Message, Error> {
@@ -150,7 +159,7 @@ enum Submission {
     /// It is a retry: the earlier one was answered with this message.
     Answered(Message),
     /// It is a retry, and the task of the earlier one has ended.
-    Ended(Task),
+    Ended(Arc<Encoded<Task>>),
 }
 
 /// A retry, and what it waits for.
@@ -237,9 +246,9 @@ async fn begin_claimed(
         return Message::decode(bytes.as_slice()).map(Submission::Answered).map_err(|_| Error::internal());
     }
     let owner = Arc::clone(call.principal.owner());
-    let snapshot = service.engine.read(&call.agent.name, &owner, task).await.map_err(refused)?;
-    if snapshot.task().status.as_ref().is_some_and(|status| is_terminal(status.state())) {
-        return Ok(Submission::Ended(snapshot.into_task()));
+    let stands = service.engine.read(&call.agent.name, &owner, task).await.map_err(refused)?;
+    if is_terminal(fold::state(stands.value())) {
+        return Ok(Submission::Ended(stands));
     }
     let sent = service.engine.join(&call.agent.name, &owner, task).await.map_err(refused)?;
     Ok(Submission::Replay(Replay { sent, agent: Arc::clone(&call.agent.name), owner, task }))
@@ -315,11 +324,6 @@ fn claim_of(call: &Call, request: &SendMessageRequest) -> Result<Option<Claim>, 
     // A follow-up is answered with its own task.
     let follow_up = request.message.as_ref().and_then(|m| parse_id(&m.task_id));
     Ok(Some(Claim { key, hash, reserve: follow_up.unwrap_or_else(new_id) }))
-}
-
-fn limited(mut task: Task, history: Option<u32>) -> Task {
-    fold::limit_history(&mut task, history);
-    task
 }
 
 fn refused(error: EngineError) -> Error {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::schema::TaskStatusUpdateEvent;
 use crate::schema::store::{ArtifactPiece, Record, Resumed, StatusChange, record};
 use crate::schema::stream_response::Payload;
-use crate::schema::{Message, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus};
+use crate::schema::{Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus};
 
 use super::lifecycle;
 
@@ -56,7 +56,7 @@ pub enum Body {
         /// The message.
         message: Arc<Message>,
         /// The task folded at this record, for the stream that began with this message; filled when it is committed.
-        snapshot: Option<OnceLock<Arc<Encoded<StreamResponse>>>>,
+        snapshot: Option<OnceLock<Arc<Encoded<Task>>>>,
     },
     /// A run began again after a restart. Not streamed.
     Resumed {

@@ -11,6 +11,11 @@ pub fn empty(ids: &Ids) -> Task {
     Task { id: String::from(&*ids.task), context_id: String::from(&*ids.context), ..Task::default() }
 }
 
+/// Returns a task's state; unspecified before its first record.
+pub fn state(task: &Task) -> TaskState {
+    task.status.as_ref().map_or(TaskState::Unspecified, TaskStatus::state)
+}
+
 /// Folds one entry into the task.
 pub fn apply(task: &mut Task, event: &LogEvent) {
     match &event.body {
@@ -84,26 +89,4 @@ pub fn limited(task: &Task, limit: Option<u32>) -> Option<Task> {
         history: task.history[surplus..].to_vec(),
         metadata: task.metadata.clone(),
     })
-}
-
-/// Leaves the newest `limit` messages of the history; `None` leaves all (§3.2.4).
-pub fn limit_history(task: &mut Task, limit: Option<u32>) {
-    if let Some(limit) = limit {
-        let surplus = task.history.len().saturating_sub(limit as usize);
-        task.history.drain(..surplus);
-    }
-}
-
-/// Returns a copy of a task with the last messages of its history only, without copying the others.
-pub(crate) fn limited_copy(task: &Task, limit: Option<u32>) -> Task {
-    let Some(limit) = limit else { return task.clone() };
-    let surplus = task.history.len().saturating_sub(limit as usize);
-    Task {
-        id: task.id.clone(),
-        context_id: task.context_id.clone(),
-        status: task.status.clone(),
-        artifacts: task.artifacts.clone(),
-        history: task.history[surplus..].to_vec(),
-        metadata: task.metadata.clone(),
-    }
 }

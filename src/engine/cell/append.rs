@@ -1,4 +1,4 @@
-//! Admission: what is legal now gets its number and goes on its way to the writer. No await, no I/O.
+//! Appending: a legal event gets its number and joins what the writer takes next.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use super::{Head, Inner, TaskCell, UnsavedTask};
 
 impl TaskCell {
     /// Appends an event. See [`crate::agents::RunHandle::append`].
-    pub(in crate::engine) fn append(&self, inner: &mut Inner, event: Event) -> Result<u64, EmitError> {
+    pub(super) fn append(&self, inner: &mut Inner, event: Event) -> Result<u64, EmitError> {
         if inner.poisoned {
             return Err(EmitError::StoreLost);
         }
@@ -31,7 +31,7 @@ impl TaskCell {
         })?;
         // A task at its limits can still end.
         if !lifecycle::is_terminal(state) {
-            self.shared.limits.task_room(head.seq, head.bytes)?;
+            self.handles.limits.check_task_size(head.seq, head.bytes)?;
         }
         let entered = matches!(transition, lifecycle::Transition::Status(_));
         let seq = self.push(inner, event, false);
@@ -50,8 +50,8 @@ impl TaskCell {
         Ok(seq)
     }
 
-    /// Appends a message of the client's and returns its place.
-    pub(in crate::engine) fn append_message(
+    /// Appends a message of the client and returns its seq.
+    pub(super) fn append_message(
         &self,
         inner: &mut Inner,
         message: Message,
@@ -66,22 +66,22 @@ impl TaskCell {
         {
             return Err(EmitError::Ended(state));
         }
-        self.shared.limits.task_room(head.seq, head.bytes)?;
+        self.handles.limits.check_task_size(head.seq, head.bytes)?;
         inner.pending.claims.extend(claim);
         Ok(self.push(inner, Event::Message(message), snapshot))
     }
 
     /// Creates the task: the first two records of its log, and its row.
-    pub(in crate::engine) fn create(&self, inner: &mut Inner) {
-        let Some(UnsavedTask { metadata, message, snapshot, claim }) = inner.unsaved.take() else { return };
+    pub(super) fn create(&self, inner: &mut Inner) {
+        let Some(UnsavedTask { message, metadata, snapshot, claim }) = inner.unsaved.take() else { return };
         let now = now_us();
         let state = TaskState::Submitted;
         inner.head = Some(Head { state, seq: 0, time_us: now, status_us: now, bytes: 0 });
         inner.pending.new = Some(NewTask {
-            id: self.id,
-            agent: Arc::clone(&self.spec.name),
-            owner: Arc::clone(&self.owner),
-            context: Arc::clone(&self.ids.context),
+            id: self.identity.id,
+            agent: Arc::clone(&self.identity.spec.name),
+            owner: Arc::clone(&self.identity.owner),
+            context: Arc::clone(&self.identity.ids.context),
             created_us: now,
         });
         inner.pending.claims.extend(claim);
@@ -94,18 +94,18 @@ impl TaskCell {
         let Some(head) = &mut inner.head else { return 0 };
         head.seq += 1;
         head.time_us = head.time_us.max(now_us());
-        let mut event = LogEvent::append(&self.ids, head.seq, head.time_us, event, &mut inner.pending.batch);
+        let mut event = LogEvent::append(&self.identity.ids, head.seq, head.time_us, event, &mut inner.pending.batch);
         if snapshot && let Body::Message { snapshot, .. } = &mut event.body {
             *snapshot = Some(OnceLock::new());
         }
         head.bytes += event.size;
         inner.uncommitted += event.size;
-        self.shared.limits.uncommitted_add(event.size);
+        self.handles.limits.uncommitted_add(event.size);
         inner.pending.events.push(Arc::new(event));
         head.seq
     }
 
-    /// Fills in what the agent left to us, and refuses what no client could read.
+    /// Fills in what the agent left out, and refuses an event that no client could use.
     fn complete(&self, mut event: Event) -> Result<Event, EmitError> {
         match &mut event {
             Event::Status(status) => {
@@ -127,14 +127,14 @@ impl TaskCell {
         Ok(event)
     }
 
-    /// Every message of ours has an id, a role, a place and a part.
-    pub(in crate::engine) fn complete_message(&self, message: &mut Message) -> Result<(), EmitError> {
+    /// Gives a message of the agent its id, role, task and context, and checks that it has parts.
+    pub(super) fn complete_message(&self, message: &mut Message) -> Result<(), EmitError> {
         if message.message_id.is_empty() {
             message.message_id = new_id().to_string();
         }
         message.role = Role::Agent.into();
-        message.context_id = String::from(&*self.ids.context);
-        message.task_id = String::from(&*self.ids.task);
+        message.context_id = String::from(&*self.identity.ids.context);
+        message.task_id = String::from(&*self.identity.ids.task);
         parts_hold_content(&message.parts)
     }
 }

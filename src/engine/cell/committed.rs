@@ -3,12 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use prost::Message as _;
 use tricord_bindings::Encoded;
 
 use super::super::folds::OpenFold;
-use crate::schema::store::Checkpoint;
-use crate::schema::{StreamResponse, Task};
+use crate::schema::{Task, TaskState};
 use crate::task::event::{Body, LogEvent};
 use crate::task::{fold, lifecycle};
 
@@ -20,40 +18,25 @@ const RING_BYTES: usize = 2 << 20;
 /// restart; between the turns of a task its fold stays in memory (see `folds`).
 const CHECKPOINT_BYTES: usize = 2 << 20;
 
-/// Committed: what readers see.
-pub(in crate::engine) struct Committed {
-    pub(in crate::engine) task: Fold,
-    pub(in crate::engine) seq: u64,
-    /// The last record that entered a state which ends a blocking send.
-    pub(in crate::engine) pause: u64,
+/// What readers see.
+pub(super) struct Committed {
+    /// The fold of the committed log. A reader that holds it makes the next event copy it.
+    task: Arc<Encoded<Task>>,
+    /// The last committed record.
+    seq: u64,
+    /// The last committed record that entered a state on which a blocking send returns.
+    pause: u64,
     ring: VecDeque<Arc<LogEvent>>,
     ring_bytes: usize,
     tail_bytes: usize,
     checkpoint_bytes: usize,
 }
 
-/// The fold of the committed log.
-pub(in crate::engine) enum Fold {
-    /// Still growing.
-    Open(Box<Task>),
-    /// Ended: shared with everybody who reads it.
-    Ended(Arc<Encoded<Task>>),
-}
-
-impl Fold {
-    pub(in crate::engine) fn task(&self) -> &Task {
-        match self {
-            Fold::Open(task) => task,
-            Fold::Ended(task) => task.value(),
-        }
-    }
-}
-
 impl Committed {
     /// Of a task that is not created yet.
-    pub(super) fn new(task: Box<Task>) -> Self {
+    pub(super) fn new(task: Task) -> Self {
         Self {
-            task: Fold::Open(task),
+            task: Arc::new(Encoded::new(task)),
             seq: 0,
             pause: 0,
             ring: VecDeque::new(),
@@ -65,39 +48,53 @@ impl Committed {
 
     /// Of a task in the store.
     pub(super) fn stored(fold: OpenFold) -> Self {
-        let OpenFold { seq, tail_bytes, checkpoint_bytes, .. } = fold;
-        let task = fold.into_task();
-        let is_pause = lifecycle::is_pause(super::state_of(&task));
-        Self { seq, pause: if is_pause { seq } else { 0 }, tail_bytes, checkpoint_bytes, ..Self::new(task) }
+        let OpenFold { task, seq, tail_bytes, checkpoint_bytes, .. } = fold;
+        let pause = if lifecycle::is_pause(fold::state(task.value())) { seq } else { 0 };
+        let (ring, ring_bytes) = (VecDeque::new(), 0);
+        Self { task, seq, pause, ring, ring_bytes, tail_bytes, checkpoint_bytes }
     }
 
-    /// Takes the fold out, for the task's next cell; `None` if the task has ended.
-    pub(super) fn take_fold(&mut self, time_us: i64, bytes: usize) -> Option<OpenFold> {
-        let Fold::Open(task) = &mut self.task else { return None };
-        Some(OpenFold {
-            task: Arc::new(Encoded::new(std::mem::take(task.as_mut()))),
-            seq: self.seq,
-            time_us,
-            bytes,
-            tail_bytes: self.tail_bytes,
-            checkpoint_bytes: self.checkpoint_bytes,
-        })
+    /// Returns the fold for the task's next cell, or `None` if the task has ended.
+    pub(super) fn open_fold(&self, time_us: i64, bytes: usize) -> Option<OpenFold> {
+        let &Self { seq, tail_bytes, checkpoint_bytes, .. } = self;
+        let open = !lifecycle::is_terminal(self.state());
+        open.then(|| OpenFold { task: self.task(), seq, time_us, bytes, tail_bytes, checkpoint_bytes })
     }
 
-    /// Nobody follows the stream any more.
-    pub(super) fn forget_ring(&mut self) {
+    pub(super) fn task(&self) -> Arc<Encoded<Task>> {
+        Arc::clone(&self.task)
+    }
+
+    pub(super) fn value(&self) -> &Task {
+        self.task.value()
+    }
+
+    pub(super) fn state(&self) -> TaskState {
+        fold::state(self.task.value())
+    }
+
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    pub(super) fn pause(&self) -> u64 {
+        self.pause
+    }
+
+    /// Drops the ring: nobody follows the task.
+    pub(super) fn clear_ring(&mut self) {
         self.ring = VecDeque::new();
         self.ring_bytes = 0;
     }
 
     /// The committed event with this number, if the ring still has it.
-    pub(in crate::engine) fn event(&self, seq: u64) -> Option<&Arc<LogEvent>> {
+    pub(super) fn event(&self, seq: u64) -> Option<&Arc<LogEvent>> {
         let first = self.ring.front()?.seq;
         self.ring.get(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
     /// Moves all events from `seq` on into `backlog`, which is empty; `false` if the ring does not reach back that far.
-    pub(in crate::engine) fn hand_over(&mut self, seq: u64, backlog: &mut VecDeque<Arc<LogEvent>>) -> bool {
+    pub(super) fn hand_over(&mut self, seq: u64, backlog: &mut VecDeque<Arc<LogEvent>>) -> bool {
         while let Some(passed) = self.ring.pop_front_if(|event| event.seq < seq) {
             self.ring_bytes -= passed.size;
         }
@@ -111,12 +108,11 @@ impl Committed {
 
     /// Takes in the next committed event; `keep` where a stream may read it from here.
     pub(super) fn take(&mut self, event: Arc<LogEvent>, keep: bool) {
-        let Fold::Open(task) = &mut self.task else { return };
-        fold::apply(task, &event);
+        fold::apply(Encoded::make_mut(&mut self.task), &event);
         self.seq = event.seq;
         self.tail_bytes += event.size;
         if let Body::Message { snapshot: Some(snapshot), .. } = &event.body {
-            let _ = snapshot.set(Arc::new(Encoded::new(StreamResponse::from(task.as_ref().clone()))));
+            let _ = snapshot.set(Arc::clone(&self.task));
         }
         if event.state().is_some_and(lifecycle::is_pause) {
             self.pause = event.seq;
@@ -137,20 +133,12 @@ impl Committed {
         if self.tail_bytes <= due {
             return None;
         }
-        let Fold::Open(task) = &mut self.task else { return None };
-        // Lent to the checkpoint while it is encoded: a copy of a long task costs more than the encoding.
-        let checkpoint = Checkpoint { seq: self.seq, task: Some(std::mem::take(task.as_mut())) };
-        let bytes = checkpoint.encode_to_vec();
-        **task = checkpoint.task.unwrap_or_default();
+        // The fields of a `Checkpoint`: made from one, the task would have to be copied.
+        let mut bytes = Vec::new();
+        prost::encoding::uint64::encode(1, &self.seq, &mut bytes);
+        self.task.write_protobuf_field(2, &mut bytes);
         self.tail_bytes = 0;
         self.checkpoint_bytes = bytes.len();
         Some((self.seq, bytes))
-    }
-
-    /// Shares the task with everybody who reads it: nothing can be added any more.
-    pub(super) fn end(&mut self) {
-        if let Fold::Open(task) = &mut self.task {
-            self.task = Fold::Ended(Arc::new(Encoded::new(std::mem::take(task.as_mut()))));
-        }
     }
 }

@@ -1,0 +1,27 @@
+//! What cells share: where their records go, what limits them, and where they are found.
+
+use std::sync::Arc;
+
+use crate::store::{Lease, Writer};
+
+use super::super::finished::Finished;
+use super::super::folds::OpenFolds;
+use super::super::limits::Usage;
+use super::super::live::LiveTasks;
+use super::TaskCell;
+
+/// What cells share. It is made once, with the engine.
+pub(in crate::engine) struct CellHandles {
+    /// Writes what cells append.
+    pub(in crate::engine) writer: Writer<TaskCell>,
+    /// The lease that they write by.
+    pub(in crate::engine) lease: Lease,
+    /// The limits on what they append.
+    pub(in crate::engine) limits: Arc<Usage>,
+    /// The cells themselves.
+    pub(in crate::engine) live: LiveTasks<TaskCell>,
+    /// Tasks that ended and whose cells may be gone.
+    pub(in crate::engine) finished: Finished,
+    /// The folds of tasks that wait and have no cell.
+    pub(in crate::engine) folds: OpenFolds,
+}

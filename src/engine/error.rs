@@ -1,0 +1,54 @@
+//! Why the engine refuses or cannot do something.
+
+use crate::agents::EmitError;
+use crate::schema::TaskState;
+use crate::store::StoreError;
+
+/// Why the engine refuses or cannot do something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// There is no such task for this agent and owner.
+    #[error("no such task")]
+    NotFound,
+    /// The task has ended; its state is final.
+    #[error("the task has ended in {}", .0.as_str_name())]
+    Ended(TaskState),
+    /// The message names another conversation than its task's.
+    #[error("the task belongs to another context")]
+    OtherContext,
+    /// The task has as many records, or bytes, as a task may have.
+    #[error("the task is larger than the server allows: {0}")]
+    TooLarge(&'static str),
+    /// Too much runs already.
+    #[error("the server is at its limit of {0}; try again later")]
+    Busy(&'static str),
+    /// The server is going down.
+    #[error("the server is shutting down")]
+    Draining,
+    /// The store does not take or give data now.
+    #[error("the store is not available")]
+    StoreUnavailable,
+    /// An idempotency key was used before with another request.
+    #[error("the idempotency key was used before with another request")]
+    OtherRequest,
+    /// The deadline of the client passed. What was begun goes on.
+    #[error("the deadline passed before the task got that far; it goes on")]
+    DeadlineExceeded,
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the store failed");
+        Self::StoreUnavailable
+    }
+}
+
+impl From<EmitError> for EngineError {
+    fn from(error: EmitError) -> Self {
+        match error {
+            EmitError::Ended(state) => Self::Ended(state),
+            EmitError::TooLarge(what) => Self::TooLarge(what),
+            EmitError::StoreLost | EmitError::RunOver | EmitError::Illegal(_) => Self::StoreUnavailable,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Where tasks are found: in a live cell, among those that ended lately, or in the store.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tricord_bindings::Encoded;
+use uuid::Uuid;
+
+use crate::schema::Task;
+use crate::store::{LogRead, Store, Tail, TaskRow};
+use crate::task::event::{Ids, LogEvent, micros};
+use crate::task::{fold, lifecycle};
+
+use super::cell::{CellHandles, Identity, TaskCell};
+use super::error::EngineError;
+use super::folds::OpenFold;
+use super::spec::AgentSpec;
+
+/// The tasks of an engine.
+pub(super) struct Tasks {
+    pub(super) store: Store,
+    pub(super) agents: HashMap<Arc<str>, Arc<AgentSpec>>,
+    pub(super) handles: Arc<CellHandles>,
+}
+
+impl Tasks {
+    /// Reads a task as it is committed.
+    pub(super) async fn read(&self, agent: &str, owner: &str, id: Uuid) -> Result<Arc<Encoded<Task>>, EngineError> {
+        if let Some(ended) = self.handles.finished.get(agent, owner, id) {
+            return Ok(ended);
+        }
+        if let Some(task) = self.read_live(agent, owner, id)? {
+            return Ok(task);
+        }
+        let row = self.store.find(agent, owner, id).await?.ok_or(EngineError::NotFound)?;
+        self.read_row(&row).await
+    }
+
+    /// Reads a task that has no live cell.
+    async fn read_row(&self, row: &TaskRow) -> Result<Arc<Encoded<Task>>, EngineError> {
+        let known = self.handles.folds.get(row.id);
+        let log = self.store.log(row.task, known.as_ref().map_or(0, |fold| fold.seq)).await?;
+        Ok(self.fold_row(row, known, log))
+    }
+
+    /// Reads a task from its live cell.
+    fn read_live(&self, agent: &str, owner: &str, id: Uuid) -> Result<Option<Arc<Encoded<Task>>>, EngineError> {
+        let Some(cell) = self.handles.live.get(id) else { return Ok(None) };
+        if !cell.belongs_to(agent, owner) {
+            return Err(EngineError::NotFound);
+        }
+        cell.look(|view| match view.seq() {
+            _ if view.is_poisoned() => Ok(None),
+            0 => Err(EngineError::NotFound),
+            _ => Ok(Some(view.task())),
+        })
+    }
+
+    /// Reads the tasks of the rows that a list found, in their order, and hands each to `take`: a page of large tasks
+    /// is never in memory as a whole.
+    pub(super) async fn read_rows(
+        &self,
+        rows: &[TaskRow],
+        mut take: impl FnMut(Arc<Encoded<Task>>),
+    ) -> Result<(), EngineError> {
+        let mut rest = rows;
+        while let Some((first, behind)) = rest.split_first() {
+            if let Some(ended) = self.handles.finished.get(&first.agent, &first.owner, first.id) {
+                take(ended);
+                rest = behind;
+                continue;
+            }
+            if self.handles.folds.get(first.id).is_some() {
+                take(self.read_row(first).await?);
+                rest = behind;
+                continue;
+            }
+            let is_known = |row: &TaskRow| {
+                let CellHandles { folds, finished, .. } = &*self.handles;
+                folds.get(row.id).is_some() || finished.get(&row.agent, &row.owner, row.id).is_some()
+            };
+            let unknown = rest.iter().skip(1).take_while(|row| !is_known(row)).count() + 1;
+            let logs = self.store.logs(rest[..unknown].iter().map(|row| row.task).collect()).await?;
+            let (read, unread) = rest.split_at(logs.len());
+            for (row, log) in read.iter().zip(logs) {
+                take(self.fold_row(row, None, log));
+            }
+            rest = unread;
+            // Folding is work, and other tasks of this thread wait meanwhile.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Folds a log, and keeps the task for the next reader.
+    fn fold_row(&self, row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> Arc<Encoded<Task>> {
+        let fold = fold_log(row, known, log);
+        let task = Arc::clone(&fold.task);
+        if lifecycle::is_terminal(fold::state(task.value())) {
+            self.handles.finished.put(row.id, &row.agent, &row.owner, &task);
+        } else {
+            self.handles.folds.put(row.id, fold);
+        }
+        task
+    }
+
+    /// Returns the live cell of a task, loaded from the store if there is none.
+    pub(super) async fn cell(&self, agent: &str, owner: &str, id: Uuid) -> Result<Arc<TaskCell>, EngineError> {
+        let load = || async {
+            match self.store.find(agent, owner, id).await? {
+                Some(row) => self.load(&row).await.map(Some),
+                None => Ok::<_, EngineError>(None),
+            }
+        };
+        match self.handles.live.get_or_load(id, load).await? {
+            Some(cell) if !cell.belongs_to(agent, owner) => Err(EngineError::NotFound),
+            Some(cell) if cell.is_poisoned() => Err(EngineError::StoreUnavailable),
+            Some(cell) => Ok(cell),
+            None => Err(EngineError::NotFound),
+        }
+    }
+
+    /// Returns the live cell of a task, whoever owns it, loaded from the store if there is none.
+    pub(super) async fn any_cell(&self, id: Uuid) -> Result<Arc<TaskCell>, EngineError> {
+        let load = || async {
+            match self.store.find_any(id).await? {
+                Some(row) => self.load(&row).await.map(Some),
+                None => Ok::<_, EngineError>(None),
+            }
+        };
+        self.handles.live.get_or_load(id, load).await?.ok_or(EngineError::NotFound)
+    }
+
+    /// Returns the live cell of a task whose row was read, loaded from the store if there is none.
+    pub(super) async fn cell_of_row(&self, row: &TaskRow) -> Result<Arc<TaskCell>, EngineError> {
+        let load = || async { self.load(row).await.map(Some) };
+        self.handles.live.get_or_load(row.id, load).await?.ok_or(EngineError::NotFound)
+    }
+
+    async fn load(&self, row: &TaskRow) -> Result<Arc<TaskCell>, EngineError> {
+        let spec = self.agents.get(&row.agent).ok_or(EngineError::NotFound)?;
+        let known = self.handles.folds.take(row.id);
+        let log = self.store.log(row.task, known.as_ref().map_or(0, |fold| fold.seq)).await?;
+        let fold = fold_log(row, known, log);
+        let (spec, owner) = (Arc::clone(spec), Arc::clone(&row.owner));
+        let identity = Identity { id: row.id, ids: ids(row), handle: row.task, spec, owner };
+        Ok(TaskCell::of_stored(Arc::clone(&self.handles), identity, fold, row.status_us))
+    }
+
+    /// Reads the next committed events after a seq from the store.
+    pub(super) async fn events_after(
+        &self,
+        cell: &TaskCell,
+        after: u64,
+    ) -> Result<VecDeque<Arc<LogEvent>>, EngineError> {
+        match self.store.log_since(cell.handle(), after).await? {
+            Tail::Records(batches) => Ok(batches
+                .into_iter()
+                .flat_map(|batch| batch.records)
+                .filter_map(|record| LogEvent::from_record(cell.ids(), record).map(Arc::new))
+                .collect()),
+            // The tail is kept for an hour after the end: only a reader that stopped for that long sees this.
+            Tail::Gone => Err(EngineError::StoreUnavailable),
+        }
+    }
+
+    /// Folds a task up to a seq. Returns `None` if its log does not reach back that far.
+    pub(super) async fn task_at(&self, cell: &TaskCell, seq: u64) -> Result<Option<Task>, EngineError> {
+        let (mut task, mut at) = (fold::empty(cell.ids()), 0);
+        while at < seq {
+            let Tail::Records(batches) = self.store.log_since(cell.handle(), at).await? else { return Ok(None) };
+            let before = at;
+            let records = batches.into_iter().flat_map(|batch| batch.records);
+            for record in records.take_while(|record| record.seq <= seq) {
+                at = record.seq;
+                if let Some(event) = LogEvent::from_record(cell.ids(), record) {
+                    fold::apply(&mut task, &event);
+                }
+            }
+            if at == before {
+                return Ok(None);
+            }
+        }
+        Ok(Some(task))
+    }
+}
+
+/// Brings a fold up to date with what the log holds behind it. Without one, folds the log from its checkpoint on.
+fn fold_log(row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> OpenFold {
+    let ids = ids(row);
+    // A checkpoint comes beside a fold only where records behind the fold were deleted: it replaces the fold.
+    let mut fold = known.filter(|_| log.checkpoint.is_none()).unwrap_or_else(|| OpenFold {
+        task: Arc::new(Encoded::new(fold::empty(&ids))),
+        seq: 0,
+        time_us: row.created_us,
+        bytes: 0,
+        tail_bytes: 0,
+        checkpoint_bytes: 0,
+    });
+    if let Some(checkpoint) = log.checkpoint {
+        fold.seq = checkpoint.seq;
+        if let Some(task) = checkpoint.task {
+            fold.bytes = prost::Message::encoded_len(&task);
+            fold.checkpoint_bytes = fold.bytes;
+            let since = task.status.as_ref().and_then(|status| status.timestamp.as_ref()).map(micros);
+            fold.time_us = fold.time_us.max(since.unwrap_or_default());
+            fold.task = Arc::new(Encoded::new(task));
+        }
+    }
+    let mut records = log.batches.into_iter().flat_map(|batch| batch.records).peekable();
+    if records.peek().is_none() {
+        return fold;
+    }
+    let task = Encoded::make_mut(&mut fold.task);
+    for record in records {
+        fold.time_us = record.time_us;
+        let Some(event) = LogEvent::from_record(&ids, record) else { continue };
+        fold::apply(task, &event);
+        fold.seq = event.seq;
+        fold.bytes += event.size;
+        fold.tail_bytes += event.size;
+    }
+    fold
+}
+
+fn ids(row: &TaskRow) -> Ids {
+    Ids { task: row.id.to_string().into(), context: Arc::clone(&row.context) }
+}
