@@ -3,10 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserializer, Serializer};
 
+use super::depth::skip_value;
 use super::format::{As, Format, Read};
 
 /// The generated description of a message. A field is known by its index in the schema's order, from 0 to 63.
@@ -70,7 +71,7 @@ impl<'de, T: Fields> Visitor<'de> for Object<T> {
         let mut seen = 0_u64;
         while let Some(index) = map.next_key_seed(Key::<T>(PhantomData))? {
             let Some(index) = index else {
-                map.next_value::<IgnoredAny>()?;
+                skip_value(&mut map)?;
                 continue;
             };
             let bit = 1_u64 << index;

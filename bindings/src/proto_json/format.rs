@@ -6,10 +6,11 @@ use std::marker::PhantomData;
 
 use base64_simd::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::depth::skip_value;
 use super::fields::Refuse;
 
 /// Writes and reads values of type `T` in one JSON format.
@@ -109,7 +110,7 @@ impl<'de, F: Format<T>, T> Visitor<'de> for Nullable<F, T> {
 /// # Errors
 /// When it is not JSON.
 pub fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
-    map.next_value::<IgnoredAny>().map(drop)
+    skip_value(map)
 }
 
 /// The format of strings, booleans and messages: what serde writes for the type.

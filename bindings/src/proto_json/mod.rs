@@ -9,6 +9,7 @@
 //! twice, two members of a oneof, unknown enum values. Output has one spelling: camelCase names, enum names, and
 //! required fields always present.
 
+mod depth;
 mod fields;
 mod format;
 mod path;
@@ -41,11 +42,14 @@ pub const MAX_VALUE_DEPTH: usize = 30;
 /// spelling.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let text = std::str::from_utf8(bytes).map_err(|_| Error::new(&kinds::PARSE_ERROR, "the JSON is not UTF-8"))?;
-    if nests_deeper_than(bytes, MAX_JSON_DEPTH) {
+    let (decoded, skipped) = depth::note_skipped(|| serde_json::from_str(text));
+    // What is decoded nests less than the limit: messages do not contain themselves, and a `Value` has a limit of its own. So
+    // the text is scanned for its depth only if decoding skipped a value, or failed.
+    if (skipped || decoded.is_err()) && depth::nests_deeper_than(bytes, MAX_JSON_DEPTH) {
         return Err(Error::invalid("", format!("JSON nested deeper than {MAX_JSON_DEPTH} levels")));
     }
     // Tracking the path is slow, so only a request that fails is read a second time, to find the field.
-    serde_json::from_str(text).map_err(|error| explain::<T>(text, &error))
+    decoded.map_err(|error| explain::<T>(text, &error))
 }
 
 fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> Error {
@@ -71,41 +75,9 @@ fn description(error: &serde_json::Error) -> String {
     text
 }
 
-/// Returns whether brackets outside strings nest deeper than `limit`. Does not check that the text is JSON.
-fn nests_deeper_than(json: &[u8], limit: usize) -> bool {
-    let mut depth = 0_usize;
-    let mut at = 0;
-    while let Some(byte) = json.get(at) {
-        match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                if depth > limit {
-                    return true;
-                }
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => at = end_of_string(json, at + 1),
-            _ => {}
-        }
-        at += 1;
-    }
-    false
-}
-
-/// Returns the index of the closing quote of the string whose first byte is at `at`, or the length of the text.
-fn end_of_string(json: &[u8], mut at: usize) -> usize {
-    while let Some(found) = memchr::memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
-        at += found;
-        if json[at] == b'"' {
-            return at;
-        }
-        at += 2;
-    }
-    json.len()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::depth::nests_deeper_than;
     use super::*;
     use crate::wkt::{Struct, Value};
 
@@ -143,6 +115,11 @@ mod tests {
         assert!(nests_deeper_than(deep.as_bytes(), 64));
         assert!(!nests_deeper_than(deep.as_bytes(), 65));
         assert!(decode::<Value>(deep.as_bytes()).unwrap_err().message().contains("64"));
+        // What is skipped counts too; an unknown field of a message is.
+        let unknown = |depth: usize| format!(r#"{{"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+        assert!(decode::<crate::wkt::Empty>(unknown(63).as_bytes()).is_ok());
+        let error = decode::<crate::wkt::Empty>(unknown(64).as_bytes()).unwrap_err();
+        assert!(error.message().contains("64"), "{error}");
     }
 
     #[test]

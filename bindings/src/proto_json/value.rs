@@ -8,6 +8,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::MAX_VALUE_DEPTH;
+use super::depth::skip_value;
 use super::fields::Refuse;
 use crate::wkt::value::Kind;
 use crate::wkt::{Empty, ListValue, Struct, Value};
@@ -101,7 +102,9 @@ impl<'de> Deserialize<'de> for Empty {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Empty, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                while map.next_key::<IgnoredAny>()?.is_some() {
+                    skip_value(&mut map)?;
+                }
                 Ok(Empty {})
             }
         }
