@@ -1,4 +1,4 @@
-//! Bodies: a request's, read whole within limits, and a response's, of one piece or of many.
+//! Bodies: request bodies are read whole, within limits; response bodies are one piece or a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::error::{Error, kinds};
 /// Any error of a body's source.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A response's body. Whole answers are not boxed.
+/// The body of a response. A whole answer is not boxed.
 pub enum Body {
     /// One piece, or nothing.
     Full(Option<Bytes>),
-    /// Many pieces, as they come.
+    /// A stream of pieces.
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
-    /// What tonic made.
+    /// A body made by tonic.
     Grpc(tonic::body::Body),
 }
 
 impl Body {
-    /// No body.
+    /// Makes an empty body.
     pub fn empty() -> Self {
         Self::Full(None)
     }
 
-    /// A body of many pieces.
+    /// Makes a body from a stream of pieces.
     pub fn stream(body: impl http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static) -> Self {
         Self::Stream(Box::pin(body))
     }
@@ -95,7 +95,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// Makes a budget of this many bytes.
     pub fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Self { free: AtomicUsize::new(bytes) })
     }
@@ -105,7 +105,7 @@ impl Budget {
     }
 }
 
-/// A share of a [`Budget`], given back when dropped.
+/// A share of a [`Budget`]. Dropping it returns the share.
 #[derive(Debug)]
 pub struct BudgetPermit {
     budget: Arc<Budget>,
@@ -117,10 +117,10 @@ impl BudgetPermit {
         Self { budget: budget.clone(), bytes: 0 }
     }
 
-    /// Takes more of the budget.
+    /// Takes more bytes of the budget.
     ///
     /// # Errors
-    /// [`kinds::UNAVAILABLE`] when nothing is left.
+    /// [`kinds::UNAVAILABLE`] if too little is left.
     pub(crate) fn more(&mut self, bytes: usize) -> Result<(), Error> {
         if !self.budget.take(bytes) {
             return Err(Error::unavailable("too many request bytes at once", Duration::from_secs(1)));
@@ -143,7 +143,7 @@ pub struct BodyLimits {
     pub bytes: usize,
     /// How long a body may take to arrive.
     pub time: Duration,
-    /// What all bodies together may hold.
+    /// The limit of all bodies together.
     pub budget: Arc<Budget>,
 }
 
@@ -154,7 +154,7 @@ impl Default for BodyLimits {
     }
 }
 
-/// The most room that a body gets before it is there, in bytes.
+/// The most memory that is reserved for a body before it arrives, in bytes.
 const MOST_RESERVED: u64 = 16 << 20;
 
 impl BodyLimits {
@@ -163,7 +163,7 @@ impl BodyLimits {
     /// The default budget of all bodies, in bytes.
     pub const DEFAULT_BUDGET: usize = 256 << 20;
 
-    /// Judges the length that the headers announce, before anything is read.
+    /// Checks the length that the headers announce, before anything is read.
     ///
     /// # Errors
     /// [`kinds::TOO_LARGE`].
@@ -229,7 +229,7 @@ impl BodyLimits {
                 continue;
             }
             if all.is_empty() {
-                // Of what is announced, no more than many clients can announce at once.
+                // A client can announce any length, so only a part of it is reserved.
                 let expected = body.size_hint().lower().min((self.bytes as u64).min(MOST_RESERVED));
                 all.reserve(first.len() + piece.len() + usize::try_from(expected).unwrap_or(0));
                 all.extend_from_slice(&first);
@@ -244,8 +244,8 @@ impl BodyLimits {
     }
 }
 
-/// Reads on for a while what a client still sends, and throws it away. Closing a connection with unread input resets it,
-/// and the client would lose the answer that says why.
+/// Reads and discards the rest of a body for at most 10 s. Closing a connection with unread input resets it, and the client
+/// would lose the answer that says why.
 pub fn discard<B>(headers: &HeaderMap, mut body: B)
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,

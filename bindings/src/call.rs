@@ -1,4 +1,4 @@
-//! What a request says beside its message, the same for every binding.
+//! What a request says in addition to its message, the same for every binding.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::codec::Codec;
 use crate::error::{Error, Protocol};
 use crate::{Binding, Rpc};
 
-/// What a request says beside its message. `A` is what the service resolved the request's scope to, which `authorize`
+/// What a request says in addition to its message. `A` is what the service resolved the request's scope to, which `authorize`
 /// returns; before that it is `()`.
 #[derive(Debug, Clone)]
 pub struct Call<A = ()> {

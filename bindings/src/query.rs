@@ -38,7 +38,7 @@ pub trait FromQuery {
     }
 }
 
-/// What became of a parameter.
+/// What happened to a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Set {
     /// No field has this name.
@@ -79,7 +79,7 @@ fn violation(field: impl Into<String>, description: impl Into<String>) -> Violat
     Violation { field: field.into(), description: description.into() }
 }
 
-/// Reads a whole number in any spelling that JSON has for it, so that every wire takes the same ones.
+/// Reads a whole number in any spelling that JSON has for it, so that every binding accepts the same ones.
 ///
 /// # Errors
 /// A violation of `field` that says what was expected.
@@ -121,7 +121,7 @@ fn shown(value: &str) -> String {
     format!("{start:?}")
 }
 
-/// Takes a value that is not `Sized` apart for [`Path::segments`]: the longest path that a rule can have.
+/// The most segments that a path of a rule can have.
 pub const MAX_SEGMENTS: usize = 8;
 
 /// The path of a request, split as the HTTP rules need it.
@@ -196,7 +196,7 @@ pub const MAX_VARIABLES: usize = 4;
 pub struct PathVariables<'a>([(&'static str, Cow<'a, str>); MAX_VARIABLES]);
 
 impl PathVariables<'_> {
-    /// Returns the variables in the order in which they stand in the path.
+    /// Returns the variables in the order of the path.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().take_while(|(name, _)| !name.is_empty()).map(|(name, value)| (*name, &**value))
     }

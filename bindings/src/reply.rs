@@ -1,4 +1,4 @@
-//! Answers: owned, or shared and encoded once for everybody who reads them.
+//! Answers: owned by one call, or shared by several and encoded once for all of them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::codec::{Codec, JsonMessage, MAX_CODECS};
 
 /// A message with its encodings: protobuf, and JSON by each [`Codec`]. Each is kept from the second use on.
 ///
-/// It is what a stream's events and cached tasks are held as: five hundred readers of one event cost two encodings, and
-/// what only one reads is never kept.
+/// The events of streams and cached tasks are held like this: five hundred readers of one event cost two encodings, and the
+/// encoding of a message that is read once is not kept.
 pub struct Encoded<T> {
     value: T,
     json: [Kept; MAX_CODECS],
@@ -48,7 +48,7 @@ impl Kept {
 }
 
 impl<T> Encoded<T> {
-    /// Takes the message; nothing is encoded yet.
+    /// Wraps a message. Nothing is encoded yet.
     pub fn new(value: T) -> Self {
         Self { value, json: Default::default(), protobuf: Kept::default() }
     }
@@ -81,7 +81,7 @@ impl<T: JsonMessage> Encoded<T> {
     /// Writes the message as JSON, as `codec` does.
     ///
     /// # Errors
-    /// If the message cannot be written: a number in it is none of JSON's.
+    /// If the message cannot be written: it holds an infinite number, for example.
     pub fn write_json(&self, codec: &dyn Codec, out: &mut Vec<u8>) -> Result<(), Error> {
         let encode = || {
             let mut bytes = Vec::new();
@@ -105,7 +105,7 @@ impl<T: JsonMessage> Encoded<T> {
 impl<T: prost::Message> Encoded<T> {
     /// Writes the message as protobuf.
     pub fn write_protobuf(&self, out: &mut impl BufMut) {
-        // Neither fails: that is for a buffer that is full, and these grow.
+        // Encoding fails only if the buffer is full, and these buffers grow.
         match self.protobuf.get(|| Ok::<_, prost::EncodeError>(self.value.encode_to_vec())) {
             Ok(Some(bytes)) => out.put_slice(bytes),
             Ok(None) | Err(_) => drop(self.value.encode(out)),
@@ -171,10 +171,10 @@ impl<T: fmt::Debug> fmt::Debug for Encoded<T> {
     }
 }
 
-/// Where an event stands in its stream; written `<generation>.<seq>`.
+/// The position of an event in its stream, written `<generation>.<seq>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventId {
-    /// Which life of the store the number belongs to.
+    /// The generation of the store that numbered the event.
     pub generation: u32,
     /// The event's number.
     pub seq: u64,
@@ -203,20 +203,20 @@ impl std::str::FromStr for EventId {
 /// One answer, or one event of a stream.
 #[derive(Debug)]
 pub enum Reply<T> {
-    /// A message for this caller alone; encoded straight onto its wire.
+    /// A message for this caller alone, encoded into its answer.
     Owned(T),
     /// A message that others read too.
     Shared {
         /// The message.
         message: Arc<Encoded<T>>,
-        /// Where it stands in its stream, if it is an event.
+        /// Its position in its stream, if it is an event.
         id: Option<EventId>,
     },
     /// A message with one field, whose value others read too.
     Wrapped {
         /// The value of the field.
         message: Arc<dyn Wrapped<T>>,
-        /// Where it stands in its stream, if it is an event.
+        /// Its position in its stream, if it is an event.
         id: Option<EventId>,
     },
 }
@@ -233,12 +233,12 @@ impl<T: 'static> Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// A shared answer.
+    /// Makes a reply from a shared message.
     pub fn shared(message: Arc<Encoded<T>>) -> Self {
         Self::Shared { message, id: None }
     }
 
-    /// A shared event with its place.
+    /// Makes an event from a shared message and its position.
     pub fn event(message: Arc<Encoded<T>>, id: EventId) -> Self {
         Self::Shared { message, id: Some(id) }
     }
@@ -255,7 +255,7 @@ impl<T> Reply<T> {
         }
     }
 
-    /// The event's place in its stream.
+    /// Returns the position of an event in its stream.
     pub fn id(&self) -> Option<EventId> {
         match self {
             Reply::Owned(_) => None,

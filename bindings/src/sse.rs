@@ -1,4 +1,4 @@
-//! Server-sent events: a stream of answers as a response body.
+//! Server-sent events: a stream of replies as a response body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -25,7 +25,7 @@ const PING: &[u8] = b": ping\n";
 
 const GOODBYE: &[u8] = b": the server is going away\n";
 
-/// How a wire writes the data of an event. It must not hold a line break.
+/// How a binding writes the data of an event, which must not contain a line break.
 pub(crate) trait Framing<T>: Send + Unpin + 'static {
     /// Writes an answer.
     fn event(&self, out: &mut Vec<u8>, reply: &Reply<T>) -> Result<(), Error>;
@@ -35,7 +35,7 @@ pub(crate) trait Framing<T>: Send + Unpin + 'static {
     const ERROR_EVENT: Option<&'static str>;
 }
 
-/// A response with the events as they come: one `data:` line and one `id:` line each.
+/// Makes a response that streams the events, each as one `data:` line and one `id:` line.
 pub(crate) fn response<T: Send + 'static>(
     events: Events<T>,
     framing: impl Framing<T>,
@@ -49,7 +49,7 @@ pub(crate) fn response<T: Send + 'static>(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // A proxy that collects the answer before passing it on would make a stream of it no more.
+    // Tells proxies not to buffer the answer.
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
@@ -62,7 +62,7 @@ struct Sse<T, F> {
     end: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-/// Since when nothing was sent. The timer is set once a keep_alive, not once an event.
+/// Measures the time since something was sent. The timer is set once per ping, not once per event.
 struct KeepAlive {
     every: Duration,
     since: Instant,
@@ -86,7 +86,7 @@ impl KeepAlive {
 }
 
 impl<T, F: Framing<T>> Sse<T, F> {
-    /// Writes what is ready into `out`, and ends the stream where it ends.
+    /// Writes the events that are ready into `out`, and notes the end of the stream.
     fn gather(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
         while out.len() < FRAME {
             let Some(events) = &mut self.events else { return };

@@ -28,7 +28,7 @@ use tricord_bindings::wkt::Empty;
 /// A call whose agent is known.
 type Call = tricord_bindings::Call<Arc<ServedAgent>>;
 
-/// What the service needs to know of an agent, beside what the engine does: what its card says to callers.
+/// What the service needs to know of an agent in addition to what the engine knows: its card.
 #[derive(Debug, Clone)]
 pub struct AgentProfile {
     /// The agent's name, which is its tenant on the wire.

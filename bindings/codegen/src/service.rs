@@ -43,7 +43,7 @@ pub fn generate(service: &Service) -> TokenStream {
             #authorize
             ///
             /// # Errors
-            /// What a client that may not call this, or not like this, is told.
+            /// If the client may not call this, or not like this.
             fn authorize(&self, call: &mut Call, scope: &str) -> Result<Arc<Self::Agent>, Error>;
             #(#methods)*
         }

@@ -11,17 +11,17 @@ use crate::codec::Codec;
 
 /// A kind of error: one row of a protocol's error table.
 ///
-/// Kinds are `static`s, compared by [`Kind::reason`]. Those that every protocol needs stand in [`kinds`]; a protocol adds
+/// Kinds are `static`s, compared by [`Kind::reason`]. Those that every protocol needs are in [`kinds`]; a protocol adds
 /// its own.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// The machine-readable name, `UPPER_SNAKE_CASE`: `reason` of `google.rpc.ErrorInfo` on every wire.
+    /// The machine-readable name, `UPPER_SNAKE_CASE`: `reason` of `google.rpc.ErrorInfo` in every binding.
     pub reason: &'static str,
     /// The JSON-RPC error code.
     pub jsonrpc: i32,
     /// The gRPC status.
     pub grpc: tonic::Code,
-    /// The HTTP status on the HTTP+JSON wire.
+    /// The HTTP status in HTTP+JSON.
     pub http: u16,
     /// Whether JSON-RPC uses the HTTP status too, instead of 200: for what proxies and clients act on by status.
     pub jsonrpc_keeps_http_status: bool,
@@ -64,7 +64,7 @@ pub struct Protocol {
     pub absent_version: &'static str,
     /// The header and metadata key that lists extension URIs, lower case.
     pub extensions_header: &'static str,
-    /// The protocol's own JSON media type on the HTTP+JSON wire, beside `application/json`.
+    /// The protocol's own JSON media type in HTTP+JSON, in addition to `application/json`.
     pub media_type: &'static str,
     /// What a request for a version that is not served gets.
     pub version_not_supported: &'static Kind,
@@ -83,7 +83,7 @@ impl Protocol {
 }
 
 // An error quotes what the client sent, and on gRPC it goes out in headers: peers break off a connection over more than 8 KiB
-// of them, with every call that it carries. So everything in an error has its limit, the same on every wire.
+// of them, with every call that it carries. So everything in an error has a limit, the same in every binding.
 
 /// The longest message, in bytes.
 const MAX_MESSAGE: usize = 512;
@@ -94,7 +94,7 @@ const MAX_DESCRIPTION: usize = 400;
 /// The most that all violations together may hold, in bytes; those that do not fit are left out.
 const MAX_VIOLATIONS: usize = 2400;
 
-/// The beginning of a text that is too long.
+/// Shortens a text that is too long.
 fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let end = (0..=limit - '…'.len_utf8()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
@@ -113,10 +113,10 @@ pub struct Violation {
     pub description: String,
 }
 
-/// An error as a client will see it, whatever the wire.
+/// An error as a client will see it, whatever the binding.
 ///
-/// Nothing internal goes in: the message is written to the client. What only operators should know is logged where it
-/// happens.
+/// It contains nothing internal, because the message is sent to the client. Details for operators are logged where the error
+/// occurs.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -132,7 +132,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of this kind with a message for the client.
+    /// Makes an error of this kind with a message for the client.
     pub fn new(kind: &'static Kind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = match message.into() {
             Cow::Owned(text) => Cow::Owned(cut(text, MAX_MESSAGE)),
@@ -149,12 +149,13 @@ impl Error {
         }))
     }
 
-    /// One wrong field: [`kinds::INVALID_PARAMS`] with a violation.
+    /// Makes an error of one wrong field: [`kinds::INVALID_PARAMS`] with a violation.
     pub fn invalid(field: impl Into<String>, description: impl Into<String>) -> Self {
         Self::violations(vec![Violation { field: field.into(), description: description.into() }])
     }
 
-    /// Wrong fields: [`kinds::INVALID_PARAMS`] with as many of them as an answer can hold; the message names the first.
+    /// Makes an error of several wrong fields: [`kinds::INVALID_PARAMS`] with as many of them as an answer can hold. The
+    /// message names the first.
     pub fn violations(mut violations: Vec<Violation>) -> Self {
         let mut held = 0;
         for (index, violation) in violations.iter_mut().enumerate() {
@@ -176,12 +177,12 @@ impl Error {
         error
     }
 
-    /// A fault of ours. `what` is logged by the caller, never sent; the client reads a fixed text.
+    /// Makes an internal error. The client reads a fixed text; the cause is logged where it occurs.
     pub fn internal() -> Self {
         Self::new(&kinds::INTERNAL, "internal error")
     }
 
-    /// The server cannot do it now; the client may try again after `retry_after`.
+    /// Makes an error of a server that cannot do it now. The client may try again after `retry_after`.
     pub fn unavailable(message: impl Into<Cow<'static, str>>, retry_after: Duration) -> Self {
         Self::new(&kinds::UNAVAILABLE, message).with_retry_after(retry_after)
     }
@@ -193,7 +194,7 @@ impl Error {
         self
     }
 
-    /// Says when to try again; whole seconds on the wire, rounded up.
+    /// Says when to try again; sent as whole seconds, rounded up.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.0.retry_after = Some(after);
@@ -223,37 +224,37 @@ impl Error {
         self
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> &'static Kind {
         self.0.kind
     }
 
-    /// The message for the client.
+    /// Returns the message for the client.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Key-value pairs of `google.rpc.ErrorInfo`.
+    /// Returns the key-value pairs of `google.rpc.ErrorInfo`.
     pub fn metadata(&self) -> &[(&'static str, String)] {
         &self.0.metadata
     }
 
-    /// The wrong fields; empty unless the kind is [`kinds::INVALID_PARAMS`].
+    /// Returns the wrong fields; empty unless the kind is [`kinds::INVALID_PARAMS`].
     pub fn field_violations(&self) -> &[Violation] {
         &self.0.violations
     }
 
-    /// When to try again.
+    /// Returns when to try again.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// The `WWW-Authenticate` challenge.
+    /// Returns the `WWW-Authenticate` challenge.
     pub fn challenge(&self) -> Option<&str> {
         self.0.challenge.as_deref()
     }
 
-    /// The `Allow` list.
+    /// Returns the `Allow` list.
     pub fn allow(&self) -> Option<&str> {
         self.0.allow.as_deref()
     }

@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 use crate::body::{BodyLimits, BoxError, BudgetPermit};
 use crate::error::{Error, kinds};
 
-/// A request body that is counted while tonic reads it, and given up when it takes too long. Its errors are [`Error`]s.
+/// A request body that is counted while tonic reads it, with a limit on its time. Its errors are [`Error`]s.
 pub(super) struct Metered<B> {
     body: B,
     limits: BodyLimits,

@@ -51,10 +51,10 @@ pub fn refuse<S: Service>(pipeline: &Pipeline<S>, error: &Error) -> Response<Bod
     error_response(pipeline.protocol(), error)
 }
 
-/// A content type that begins with `application/grpc` and is none of gRPC's. It gets the plain HTTP status.
+/// A content type that begins with `application/grpc` but is not one of gRPC's. The answer is a plain HTTP status.
 static NOT_GRPC: Kind = Kind::new("CONTENT_TYPE_NOT_SUPPORTED", -32600, Code::InvalidArgument, 415);
 
-/// A compression that is not read. The status and the header that names the others are gRPC's own.
+/// A compression that is not supported. gRPC prescribes the status, and a header that names those that are.
 static UNKNOWN_ENCODING: Kind = Kind::new("CONTENT_TYPE_NOT_SUPPORTED", -32600, Code::Unimplemented, 415);
 
 /// One request by gRPC.

@@ -187,7 +187,7 @@ fn error_response(protocol: &Protocol, codec: &dyn Codec, media_type: HeaderValu
     response
 }
 
-/// Events as the messages themselves, errors as the body that they would have had.
+/// Writes events as plain messages, and errors as the body of an error answer.
 struct Framing {
     protocol: &'static Protocol,
     codec: &'static dyn Codec,

@@ -40,7 +40,7 @@ fn present<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<&'de Ra
 impl<'a> Envelope<'a> {
     /// Reads an envelope; an error comes with the id, where one could be read.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, (Option<&'a [u8]>, Error)> {
-        // The whole of it, since members that nobody reads are passed over without a look at their text.
+        // Of the whole body, because the text of unknown members is skipped without being checked.
         let text = std::str::from_utf8(body)
             .map_err(|_| (None, Error::new(&kinds::PARSE_ERROR, "not JSON: the text is not UTF-8")))?;
         let members: Members<'a> = match body.trim_ascii_start().first() {

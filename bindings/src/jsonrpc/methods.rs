@@ -1,4 +1,4 @@
-//! Methods that a program serves beside those of the schema, as jsonrpsee's `RpcModule` holds them.
+//! Methods that a program adds to those of the schema, in a jsonrpsee `RpcModule`.
 
 use http::Extensions;
 use jsonrpsee::ConnectionId;
@@ -13,7 +13,7 @@ use crate::error::{Error, kinds};
 /// response.
 ///
 /// # Errors
-/// [`kinds::METHOD_NOT_FOUND`] if there is no such method; subscriptions need a connection of their own and are none.
+/// [`kinds::METHOD_NOT_FOUND`] if there is no such method. Subscriptions do not count: they need a connection of their own.
 pub(super) async fn call(
     methods: &Methods,
     method: &str,

@@ -2,7 +2,7 @@
 //!
 //! The envelope is ours: ids go back as they came, and neither parameters nor answers pass through a JSON value. A body is
 //! scanned twice: [`Envelope::read`] checks its syntax and finds the members, without looking into them; the codec then
-//! decodes the parameters from where they stand. Methods that a program adds are those of a jsonrpsee `RpcModule`.
+//! decodes the parameters in place. Methods that a program adds are those of a jsonrpsee `RpcModule`.
 
 pub(crate) mod envelope;
 mod error;
@@ -30,7 +30,7 @@ use envelope::Envelope;
 
 pub(crate) use error::write_error_object;
 
-/// Answers a POST. `scope` is what its path says, if it says something; `methods` are those beside the schema's.
+/// Answers a POST. `scope` is the one that its path names, if any; `methods` are those that the schema does not have.
 pub async fn serve<S: Service>(
     pipeline: &Pipeline<S>,
     head: Parts,
@@ -68,7 +68,7 @@ struct JsonRpc<'h> {
 enum Id {
     /// Not read, or not to be read.
     Unknown,
-    /// There is none: the request is carried out, and nothing is said about it.
+    /// None: the request is run, and not answered.
     Notification,
     /// As the client wrote it.
     Text(Bytes),

@@ -19,7 +19,7 @@ use crate::{Binding, Rpc};
 
 /// One request and its answer, in the form of one binding.
 ///
-/// [`Pipeline::call`](super::Pipeline::call) calls these functions in the order in which they stand here, each at most
+/// [`Pipeline::call`](super::Pipeline::call) calls these functions in the order of this trait, each at most
 /// once, with authentication before the first of them and the service's `authorize` after [`Exchange::decode`]. The
 /// first error ends the order: it goes to [`Exchange::write_error`], and nothing else is called. So the order of the
 /// functions is the order of checks, and it is the same for every binding.
@@ -67,7 +67,7 @@ pub trait Exchange: Sized + Send {
     /// If it cannot be read. The pipeline reports this error after those of `authorize`.
     fn decode<Q: Request>(&mut self, codec: &'static dyn Codec, rpc: &'static Rpc) -> Result<Q, Error>;
 
-    /// Looks for the scope of a request that could not be decoded; empty if there is none to be found.
+    /// Looks for the scope of a request that could not be decoded; empty if it finds none.
     fn find_scope(&self, scope: &Scope) -> String;
 
     /// Writes the answer of an rpc that answers once.

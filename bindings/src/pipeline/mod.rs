@@ -63,7 +63,7 @@ pub trait Service: Sized + Send + Sync + 'static {
     /// `call.extensions` those in use.
     ///
     /// # Errors
-    /// What a client that may not call this, or not like this, is told.
+    /// If the client may not call this, or not like this.
     fn authorize(&self, call: &mut Call, scope: &str) -> Result<Arc<Self::Agent>, Error>;
 
     /// Passes the handler of `call.rpc()` to [`Pipeline::reply`] or [`Pipeline::stream`].
@@ -150,7 +150,7 @@ impl<S: Service> Pipeline<S> {
         self.meter.count::<()>(binding, "", &Err(error.clone()));
     }
 
-    /// Asks the authenticator who calls. What is served beside the service on the same port calls this first, too.
+    /// Asks the authenticator who calls. Other services on the same port call this first, too.
     ///
     /// # Errors
     /// The authenticator's.
@@ -296,7 +296,7 @@ impl<S: Service> Pipeline<S> {
     }
 
     /// Decodes the message, authorizes the call and validates the message, in the order of their errors: that a message
-    /// cannot be decoded is told only to callers who may call the rpc.
+    /// cannot be decoded is reported only to callers who may call the rpc.
     fn authorize<X: Exchange, Q: Request>(
         &self,
         exchange: &mut X,

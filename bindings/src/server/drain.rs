@@ -1,4 +1,4 @@
-//! How ports end: no new connections, the old ones finished or cut.
+//! How ports end: no new connections; the open ones finish, or are closed after a while.
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,7 +17,7 @@ impl Drain {
         Self::default()
     }
 
-    /// Begins the end: nothing more is accepted, idle connections are closed, HTTP/2 peers are told to go away. Requests
+    /// Begins to drain: nothing more is accepted, idle connections are closed, HTTP/2 peers get GOAWAY. Requests
     /// and streams that are under way go on.
     pub fn begin(&self) {
         self.begun.cancel();
@@ -34,7 +34,7 @@ impl Drain {
         self.connections.wait().await;
     }
 
-    /// Closes what is left, wherever it stands.
+    /// Closes all connections that are left, in whatever state they are.
     pub fn cut(&self) {
         self.begin();
         self.cut.cancel();
