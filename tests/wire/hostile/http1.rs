@@ -284,7 +284,7 @@ async fn unread_answers_do_not_block_other_clients() {
         let _ = tokio::time::timeout(PATIENCE, stream.write_all(&list)).await;
         deaf.push(stream);
     }
-    target.is_well("nobody read").await;
+    target.is_well("unread answers").await;
     // A client that starts reading late gets its answers in order.
     let mut first = vec![0; 12];
     deaf[0].read_exact(&mut first).await.unwrap();

@@ -112,7 +112,7 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
 /// Takes the next complete message from the received bytes.
 pub(super) fn next_message(received: &mut BytesMut, descriptor: &MessageDescriptor) -> Option<Value> {
     let head = received.get(..5)?;
-    assert_eq!(head[0], 0, "a message was compressed although nobody asked for it");
+    assert_eq!(head[0], 0, "a message was compressed although the client did not ask for it");
     let length = u32::from_be_bytes(head[1..5].try_into().unwrap()) as usize;
     if received.len() < 5 + length {
         return None;

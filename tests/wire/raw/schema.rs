@@ -51,14 +51,16 @@ pub(crate) fn check(descriptor: &MessageDescriptor, value: &Value, context: &str
 
 fn walk(descriptor: &MessageDescriptor, value: &Value) -> Option<String> {
     match descriptor.full_name() {
-        "google.protobuf.Timestamp" => return (!is_utc(value)).then(|| format!("{value} is no time in UTC")),
+        "google.protobuf.Timestamp" => return (!is_utc(value)).then(|| format!("{value} is not a time in UTC")),
         name if name.starts_with("google.protobuf.") => return None,
         _ => {}
     }
-    let Some(object) = value.as_object() else { return Some(format!("{} is no object", descriptor.name())) };
+    let Some(object) = value.as_object() else { return Some(format!("{} is not an object", descriptor.name())) };
     for (key, value) in object {
         let field = descriptor.fields().find(|field| field.json_name() == key);
-        let Some(field) = field else { return Some(format!("{}.{key} is no name of a field", descriptor.name())) };
+        let Some(field) = field else {
+            return Some(format!("{}.{key} is not a field of the schema", descriptor.name()));
+        };
         if value.is_null() && !holds_null(&field) {
             return Some(format!("{}.{key} is null", descriptor.name()));
         }
