@@ -115,16 +115,27 @@ const STORE: &[&str] = &[
     "handle", "writer",
 ];
 
+/// The files and folders of the engine, in the same way.
+const ENGINE: &[&str] = &[
+    "error", "limits", "live", "finished", "folds", "spec", "cell", "run", "load", "recovery", "stream", "send",
+    "cancel", "resume", "publish",
+];
+
 #[test]
-fn no_file_of_the_store_names_one_above_it() {
+fn no_file_of_the_store_or_the_engine_names_one_above_it() {
+    no_file_names_one_above_it("store", STORE);
+    no_file_names_one_above_it("engine", ENGINE);
+}
+
+fn no_file_names_one_above_it(module: &str, order: &[&str]) {
     let files = sources("src");
-    let files: Vec<_> = files.iter().filter(|file| file.module().as_deref() == Some("store")).collect();
+    let files: Vec<_> = files.iter().filter(|file| file.module().as_deref() == Some(module)).collect();
     let root = files.iter().find(|file| file.place.len() == 1).expect("the module's own file");
-    let level = |name: &str| STORE.iter().position(|file| *file == name);
+    let level = |name: &str| order.iter().position(|file| *file == name);
     let mut wrong = Vec::new();
     for file in files.iter().filter(|file| file.place.len() > 1 && !file.place.iter().any(|part| part == "tests")) {
         let Some(own) = level(&file.place[1]) else {
-            wrong.push(format!("{}: not in the picture; give it a place in STORE", file.path));
+            wrong.push(format!("{}: not in the picture; give it a place in the order of {module}", file.path));
             continue;
         };
         for name in file.named_files() {

@@ -16,8 +16,7 @@ use tricord_bindings::Encoded;
 use tricord_bindings::wkt::Struct;
 use uuid::Uuid;
 
-use crate::schema::stream_response::Payload;
-use crate::schema::{Message, StreamResponse, Task, TaskState};
+use crate::schema::{Message, StreamResponse, TaskState};
 use crate::store::{Append, ClaimKey, NewTask, Pending, Row, TaskHandle};
 use crate::task::event::{Ids, LogEvent};
 use crate::task::{fold, lifecycle};
@@ -210,11 +209,6 @@ impl TaskCell {
         self.lock().poisoned
     }
 
-    /// Looks at the committed state once.
-    pub(super) fn look<R>(&self, look: impl FnOnce(&mut View<'_>) -> R) -> R {
-        look(&mut View::new(&mut self.lock()))
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // No change panics half way, so the state behind a poisoned lock is whole.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -334,21 +328,6 @@ impl Inner {
     /// Returns whether every appended record is committed.
     fn is_settled(&self) -> bool {
         self.committing.is_empty() && self.pending.events.is_empty()
-    }
-
-    /// Returns the messages so far, appended ones included.
-    fn history(&self) -> Vec<Message> {
-        let mut task = Task { history: self.committed.value().history.clone(), ..Task::default() };
-        task.status = self.committed.value().status.clone();
-        if let Some(unsaved) = &self.unsaved {
-            task.history.push(unsaved.message.clone());
-        }
-        for event in self.committing.iter().chain(&self.pending.events) {
-            if !matches!(event.update().map(|update| &update.value().payload), Some(Some(Payload::ArtifactUpdate(_)))) {
-                fold::apply(&mut task, event);
-            }
-        }
-        task.history
     }
 }
 

@@ -9,8 +9,8 @@ use crate::agents::{EmitError, RunHandle, TaskContext};
 use crate::clock::new_id;
 use crate::schema::store::record::Event;
 use crate::schema::stream_response::Payload;
-use crate::schema::{Message, Part, StreamResponse};
-use crate::task::lifecycle;
+use crate::schema::{Message, Part, StreamResponse, Task};
+use crate::task::{fold, lifecycle};
 
 use super::run::Run;
 use super::{Inner, StartedRun, TaskCell};
@@ -42,6 +42,21 @@ impl TaskCell {
 }
 
 impl Inner {
+    /// Returns the messages so far, appended ones included.
+    fn history(&self) -> Vec<Message> {
+        let mut task = Task { history: self.committed.value().history.clone(), ..Task::default() };
+        task.status = self.committed.value().status.clone();
+        if let Some(unsaved) = &self.unsaved {
+            task.history.push(unsaved.message.clone());
+        }
+        for event in self.committing.iter().chain(&self.pending.events) {
+            if !matches!(event.update().map(|update| &update.value().payload), Some(Some(Payload::ArtifactUpdate(_)))) {
+                fold::apply(&mut task, event);
+            }
+        }
+        task.history
+    }
+
     /// Returns the live run with this number.
     fn run(&mut self, number: u32) -> Result<&mut Run, EmitError> {
         if self.poisoned {

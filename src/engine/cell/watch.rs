@@ -52,7 +52,7 @@ impl Watcher {
         look: impl FnOnce(&mut View<'_>) -> Option<R>,
     ) -> Poll<R> {
         let mut inner = self.cell.lock();
-        if let Some(found) = look(&mut View::new(&mut inner)) {
+        if let Some(found) = look(&mut View(&mut inner)) {
             return Poll::Ready(found);
         }
         // Remembered under the same lock, so that no change falls between the look and the wait.
@@ -63,6 +63,13 @@ impl Watcher {
             }
         }
         Poll::Pending
+    }
+}
+
+impl TaskCell {
+    /// Looks at the committed state once.
+    pub(in crate::engine) fn look<R>(&self, look: impl FnOnce(&mut View<'_>) -> R) -> R {
+        look(&mut View(&mut self.lock()))
     }
 }
 
@@ -86,11 +93,7 @@ impl std::fmt::Debug for Watcher {
 /// What a watcher sees of a cell, under its lock.
 pub(in crate::engine) struct View<'a>(&'a mut Inner);
 
-impl<'a> View<'a> {
-    pub(super) fn new(inner: &'a mut Inner) -> Self {
-        Self(inner)
-    }
-
+impl View<'_> {
     /// Returns the seq of the last committed record; 0 before the task is created.
     pub(in crate::engine) fn seq(&self) -> u64 {
         self.0.committed.seq()
