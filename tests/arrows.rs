@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// For each module of the root package, the other ones that it may name. What is not under a module of the picture (a
-/// configuration, a card) is under those that are handed it.
+/// For each module of the root package, the other modules that it may name.
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("schema", &[]),
     ("clock", &[]),
@@ -91,7 +90,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn every_module_names_only_what_stands_under_it() {
+fn every_module_names_only_modules_below_it() {
     let mut wrong = Vec::new();
     for file in sources("src") {
         let Some(module) = file.module() else { continue };
@@ -150,7 +149,7 @@ fn no_file_names_one_above_it(module: &str, order: &[&str]) {
 }
 
 #[test]
-fn the_picture_has_no_cycle() {
+fn the_allowed_dependencies_have_no_cycle() {
     let mut placed: BTreeSet<&str> = BTreeSet::new();
     while placed.len() < MAY_NAME.len() {
         let next =
@@ -165,13 +164,13 @@ fn the_task_module_is_pure() {
         ["tokio", "futures", "std::fs", "std::io", "std::net", "std::process", "std::thread", "rusqlite", "::now("];
     for file in sources("src").into_iter().filter(|f| f.module().as_deref() == Some("task")) {
         for word in impure {
-            assert!(!file.code.contains(word), "{} names {word}; tasks are computed, not done", file.path);
+            assert!(!file.code.contains(word), "{} names {word}; the task module must be pure", file.path);
         }
     }
 }
 
 #[test]
-fn the_bindings_know_no_name_of_the_protocol() {
+fn the_bindings_contain_no_name_of_the_protocol() {
     for file in sources("bindings/src").into_iter().chain(sources("bindings/codegen/src")) {
         let lower = file.code.to_lowercase();
         for word in ["a2a", "agent-card", "agentcard", "crate::schema"] {
@@ -185,29 +184,29 @@ fn the_bindings_know_no_name_of_the_protocol() {
 }
 
 #[test]
-fn every_file_says_in_its_first_line_what_it_is_about() {
+fn every_file_states_its_subject_in_its_first_line() {
     for file in ["src", "bindings/src", "bindings/codegen/src", "tests", "build.rs"].into_iter().flat_map(sources) {
         assert!(file.text.starts_with("//! "), "{}: no `//!` in the first line", file.path);
     }
 }
 
-/// A file of Rust.
+/// A Rust file.
 struct Source {
     path: String,
     text: String,
-    /// The text without comments and without its tests, which may name what they set up.
+    /// The text without comments and without unit tests, which may name any module.
     code: String,
-    /// Where it stands in the crate: `["store", "sqlite", "read"]`.
+    /// The module path in the crate: `["store", "sqlite", "read"]`.
     place: Vec<String>,
 }
 
 impl Source {
-    /// The module of the root that it belongs to; the crate's own files belong to none.
+    /// Returns the top-level module that it belongs to, or `None` for the crate's own files.
     fn module(&self) -> Option<String> {
         self.place.first().cloned()
     }
 
-    /// The first name of every path that begins at the crate's root.
+    /// Returns the first name of every path that begins at the crate's root.
     fn named_modules(&self) -> BTreeSet<String> {
         self.names_behind(&["crate::".to_owned(), "super::".repeat(self.place.len())])
     }
@@ -241,7 +240,7 @@ impl Source {
     }
 }
 
-/// The first names of the entries of a `use` group whose opening brace was read.
+/// Returns the first names in a `use` group, given the text after its opening brace.
 fn first_names(group: &str) -> Vec<String> {
     let (mut depth, mut names, mut fresh) = (0, Vec::new(), true);
     for (at, c) in group.char_indices() {
@@ -264,7 +263,7 @@ fn identifiers(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// The Rust files in a folder of the repository, or the one file.
+/// Returns the Rust files in a folder of the repository, or a single file.
 fn sources(folder: &str) -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let base = root.join(folder);
@@ -298,7 +297,7 @@ fn read(root: &Path, base: &Path, path: &Path) -> Source {
     Source { path, text, code, place }
 }
 
-/// Tests stand at a file's end. A `//` after a quote is taken for part of a string, such as a URL.
+/// Removes unit tests, which are at the end of a file, and comments. A `//` after a quote counts as part of a string.
 fn without_tests_and_comments(text: &str) -> String {
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     let code = text[..end].lines().map(|line| match line.find("//") {
