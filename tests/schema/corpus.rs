@@ -9,17 +9,23 @@ use crate::codec::{codec, pool, required};
 const CASES: &str = include_str!("../protojson/cases.json");
 
 #[derive(Deserialize)]
-struct Case {
-    name: String,
-    message: String,
-    json: String,
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) message: String,
+    pub(crate) json: String,
     expect: String,
-    output: Option<Value>,
+    /// What the message prints; absent where the JSON is refused.
+    pub(crate) output: Option<Value>,
+}
+
+/// All cases.
+pub(crate) fn cases() -> Vec<Case> {
+    serde_json::from_str(CASES).expect("the corpus is JSON")
 }
 
 #[test]
 fn every_case_of_the_corpus_has_the_expected_result() {
-    let cases: Vec<Case> = serde_json::from_str(CASES).expect("the corpus is JSON");
+    let cases = cases();
     let pool = pool();
     let mut wrong = Vec::new();
     for case in &cases {
@@ -86,7 +92,7 @@ fn default_of(field: &prost_reflect::FieldDescriptor) -> Option<Value> {
 }
 
 /// Returns whether two JSON values are equal, comparing numbers by value.
-fn equal(a: &Value, b: &Value) -> bool {
+pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),

@@ -8,6 +8,7 @@ mod json_rules;
 #[path = "../shared/random.rs"]
 mod numbers;
 mod parity;
+mod pbjson;
 mod random;
 mod requests;
 mod round_trip;
