@@ -39,6 +39,13 @@ impl Body {
     }
 }
 
+impl Default for Body {
+    /// [`Body::empty`].
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
         let bytes = bytes.into();

@@ -18,6 +18,7 @@ mod folds;
 mod limits;
 mod live;
 mod load;
+mod outcomes;
 mod publish;
 mod recovery;
 mod resume;
@@ -42,6 +43,7 @@ pub use crate::agents::OnRestart;
 pub use crate::limits::EngineLimits;
 pub use cell::Resumption;
 pub use error::EngineError;
+pub use outcomes::TaskOutcome;
 pub use send::{Incoming, Outcome, Sent};
 pub use spec::AgentSpec;
 pub use stream::TaskStream;
@@ -52,6 +54,7 @@ use folds::OpenFolds;
 use limits::Usage;
 use live::LiveTasks;
 use load::Tasks;
+use outcomes::Outcomes;
 use recovery::Recovery;
 
 /// How many bytes of finished tasks are kept in memory.
@@ -101,6 +104,7 @@ impl Engine {
             live: LiveTasks::new(),
             finished: Finished::new(FINISHED_BYTES),
             folds: OpenFolds::new(OPEN_BYTES),
+            outcomes: Outcomes::new(agents.iter().map(|spec| &spec.name)),
         });
         let agents = agents.into_iter().map(|spec| (Arc::clone(&spec.name), Arc::new(spec))).collect();
         let tasks = Arc::new(Tasks { store, agents, handles });
@@ -125,6 +129,11 @@ impl Engine {
     /// Returns whether new work is taken: the store answers and the server is not shutting down.
     pub fn is_ready(&self) -> bool {
         self.check_ready().is_ok()
+    }
+
+    /// Returns how the tasks of each agent ended since the start.
+    pub fn outcomes(&self) -> Vec<TaskOutcome> {
+        self.0.tasks.handles.outcomes.read()
     }
 
     /// Returns how many runs, streams and tasks there are.

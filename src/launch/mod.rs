@@ -20,6 +20,7 @@ use crate::config::{self, Config};
 use crate::engine::{AgentSpec, Engine};
 use crate::protocol;
 use crate::server::admin::{self, Admin};
+use crate::server::metrics::Metrics;
 use crate::server::{Anonymous, Cards, Server, is_served};
 use crate::service::{AgentProfile, Service};
 use crate::store::{Health, Options, Store, StoreUrl};
@@ -179,12 +180,8 @@ impl Launch {
         let admin_address = admin_listener.as_ref().and_then(|listener| bound(listener).ok());
         let admin = admin_listener.map(|listener| {
             let server = server.clone();
-            let calls = Box::new({
-                let server = server.clone();
-                move || server.call_counts()
-            });
-            let connections = Box::new(move || server.connections());
-            let admin = Admin { engine: engine.clone(), test_hooks: agents.test_hooks, calls, connections };
+            let metrics = Metrics::new(server, engine.clone());
+            let admin = Admin { engine: engine.clone(), test_hooks: agents.test_hooks, metrics };
             tokio::spawn(admin::serve(listener, admin))
         });
         Ok(Running { config, server, engine, listener, tls, address, public_url, admin_address, admin })

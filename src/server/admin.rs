@@ -1,6 +1,5 @@
 //! The admin port: metrics, resuming tasks, and the test routes of conformance agents. Loopback only.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,13 +8,12 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
-use tricord_bindings::CallCount;
 use uuid::Uuid;
 
+use super::metrics::{self, Metrics};
 use crate::agents::TestHooks;
 use crate::engine::{Engine, EngineError, Resumption};
 use crate::schema::TaskState;
-use crate::store::CommitCounts;
 
 /// The state of the admin port.
 pub(crate) struct Admin {
@@ -23,16 +21,14 @@ pub(crate) struct Admin {
     pub(crate) engine: Engine,
     /// What the agents offer to tests. Without any there are no `/test` routes.
     pub(crate) test_hooks: Vec<Arc<dyn TestHooks>>,
-    /// How many calls there were.
-    pub(crate) calls: Box<dyn Fn() -> Vec<CallCount> + Send + Sync>,
-    /// How many connections the public port has.
-    pub(crate) connections: Box<dyn Fn() -> usize + Send + Sync>,
+    /// What `/metrics` answers.
+    pub(crate) metrics: Metrics,
 }
 
 /// Serves the admin port until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
     // A segment of a path is a parameter or text, not both: `{action}` is `<id>:resume`.
-    let mut routes = Router::new().route("/metrics", get(metrics)).route("/tasks/{action}", post(act_on_task));
+    let mut routes = Router::new().route("/metrics", get(read_metrics)).route("/tasks/{action}", post(act_on_task));
     if !admin.test_hooks.is_empty() {
         routes = routes.route("/test/ticks/{task}", get(ticks)).route("/test/resume/{task}", post(resume_in_test));
     }
@@ -42,36 +38,12 @@ pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
     }
 }
 
-/// The Prometheus text format.
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let load = admin.engine.load();
-    let gauges = [
-        ("tricord_runs", "Runs under way.", load.runs),
-        ("tricord_streams", "Event streams open.", load.streams),
-        ("tricord_cells", "Tasks in memory.", load.cells),
-        ("tricord_connections", "Connections open on the public port.", (admin.connections)()),
-        ("tricord_ready", "Whether new work is taken.", usize::from(admin.engine.is_ready())),
-    ];
-    let mut text = String::new();
-    for (name, help, value) in gauges {
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+/// The metrics, in the text format of Prometheus.
+async fn read_metrics(State(admin): State<Arc<Admin>>) -> Response {
+    match admin.metrics.encode() {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
-    let CommitCounts { commits, appends, time } = admin.engine.store().commit_counts();
-    let counters = [
-        ("tricord_commits_total", "Transactions of the store.", commits.to_string()),
-        ("tricord_commit_tasks_total", "Tasks written in them.", appends.to_string()),
-        ("tricord_commit_seconds_total", "Time that they took.", time.as_secs_f64().to_string()),
-    ];
-    for (name, help, value) in counters {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
-    }
-    let _ = writeln!(text, "# HELP tricord_calls_total Calls answered.\n# TYPE tricord_calls_total counter");
-    for CallCount { rpc, binding, code, count } in (admin.calls)() {
-        let wire = binding.name();
-        let _ = writeln!(text, "tricord_calls_total{{rpc=\"{rpc}\",wire=\"{wire}\",code=\"{code}\"}} {count}");
-    }
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
 async fn ticks(State(admin): State<Arc<Admin>>, Path(task): Path<String>) -> Response {

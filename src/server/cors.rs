@@ -1,132 +1,257 @@
-//! Cross-origin requests: which web pages may call.
+//! Cross-origin requests: which web origins may call. The headers are tower-http's; what it cannot decide is decided here.
+//!
+//! Two things differ from [`CorsLayer`] on its own. It answers every `OPTIONS` request itself, also where the path or the
+//! origin has nothing to do with CORS; here only a preflight of an allowed origin is answered, with `204 No Content`, and
+//! everything else reaches the service. And it names `*` on every response; here only on those to a request with an
+//! `Origin`.
 
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::TryFutureExt as _;
+use futures::future::{Either, MapOk};
 use http::header::{
-    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, ALLOW, CONTENT_LENGTH, DATE, ETAG, HeaderMap, HeaderName, HeaderValue,
+    LAST_MODIFIED, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use http::{Method, Response, StatusCode};
-use tricord_bindings::Body;
+use http::{Method, Request, Response, StatusCode};
+use tower::{Layer, Service};
+use tower_http::cors::{self, AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders, Vary};
 
-/// Headers of answers that a page may read beside the plain ones.
-const EXPOSED: &str = "a2a-version, a2a-extensions, allow, content-length, date, etag, last-modified, retry-after, \
-                       www-authenticate, grpc-status, grpc-message, grpc-status-details-bin, grpc-encoding";
+/// Headers of a response that a page may read beside the safelisted ones of the Fetch standard.
+static EXPOSED: [HeaderName; 13] = [
+    HeaderName::from_static("a2a-version"),
+    HeaderName::from_static("a2a-extensions"),
+    ALLOW,
+    CONTENT_LENGTH,
+    DATE,
+    ETAG,
+    LAST_MODIFIED,
+    RETRY_AFTER,
+    WWW_AUTHENTICATE,
+    HeaderName::from_static("grpc-status"),
+    HeaderName::from_static("grpc-message"),
+    HeaderName::from_static("grpc-status-details-bin"),
+    HeaderName::from_static("grpc-encoding"),
+];
+
+/// How long a browser may keep the answer to a preflight.
+const MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The origins whose pages may call.
 #[derive(Debug, Clone, Default)]
+enum Origins {
+    #[default]
+    None,
+    Any,
+    Listed(Arc<[HeaderValue]>),
+}
+
+impl Origins {
+    fn new(origins: &[String]) -> Self {
+        if origins.iter().any(|origin| origin == "*") {
+            return Self::Any;
+        }
+        match origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect::<Vec<_>>() {
+            origins if origins.is_empty() => Self::None,
+            origins => Self::Listed(origins.into()),
+        }
+    }
+
+    fn allow(&self, origin: &HeaderValue) -> bool {
+        match self {
+            Self::None => false,
+            Self::Any => true,
+            Self::Listed(origins) => origins.contains(origin),
+        }
+    }
+}
+
+/// A layer that lets web pages of the allowed origins call the service under it.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Cors {
-    any: bool,
-    origins: Vec<HeaderValue>,
-    credentials: bool,
+    origins: Origins,
+    layer: CorsLayer,
 }
 
 impl Cors {
-    /// Allows these origins; `*` allows all, and never with credentials. What cannot be an origin is passed over.
+    /// Allows these origins; `*` allows all, and never with credentials. Strings that no `Origin` header can hold are
+    /// ignored.
     pub(super) fn new(origins: &[String], credentials: bool) -> Self {
-        let any = origins.iter().any(|origin| origin == "*");
-        let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
-        Self { any, origins, credentials: credentials && !any }
-    }
-
-    /// What to add to the answer of this request. Nothing is looked at where no origin is allowed.
-    pub(super) fn of(&self, headers: &HeaderMap) -> Option<Grant> {
-        if !self.any && self.origins.is_empty() {
-            return None;
-        }
-        let origin = match headers.get(ORIGIN) {
-            Some(_) if self.any => Some(HeaderValue::from_static("*")),
-            origin => origin.filter(|origin| self.origins.contains(origin)).cloned(),
+        let origins = Origins::new(origins);
+        let layer = CorsLayer::new()
+            .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::DELETE])
+            .allow_headers(AllowHeaders::mirror_request())
+            .expose_headers(ExposeHeaders::list(EXPOSED.iter().cloned()))
+            .max_age(MAX_AGE);
+        let layer = match &origins {
+            Origins::None => CorsLayer::new(),
+            Origins::Any => layer.allow_origin(AllowOrigin::any()).vary(Vary::list([])),
+            Origins::Listed(listed) => {
+                let (allowed, trusted) = (listed.clone(), listed.clone());
+                layer
+                    .allow_origin(AllowOrigin::predicate(move |origin, _| allowed.contains(origin)))
+                    .allow_credentials(AllowCredentials::predicate(move |origin, _| {
+                        credentials && trusted.contains(origin)
+                    }))
+                    // Also where the origin is absent or refused: a cache must not give that response to a page that may
+                    // read it.
+                    .vary([ORIGIN])
+            }
         };
-        Some(Grant { origin, varies: !self.any, credentials: self.credentials })
-    }
-
-    /// The answer to a question before the request, if it is one.
-    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<Body>> {
-        if method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
-            return None;
-        }
-        let grant = self.of(headers).filter(|grant| grant.origin.is_some())?;
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        let answer = response.headers_mut();
-        answer.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
-        answer.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
-        if let Some(asked) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
-            answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
-        }
-        grant.add(&mut response);
-        Some(response)
+        Self { origins, layer }
     }
 }
 
-/// Who may read an answer.
-pub(super) struct Grant {
-    /// The origin that asks, if it may.
-    origin: Option<HeaderValue>,
-    /// Whether another origin would be told otherwise, which caches have to know even where this one may not.
-    varies: bool,
-    credentials: bool,
+impl<S> Layer<S> for Cors {
+    type Service = CorsService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        CorsService { origins: self.origins.clone(), cors: self.layer.layer(inner) }
+    }
 }
 
-impl Grant {
-    pub(super) fn add(self, response: &mut Response<Body>) {
-        let headers = response.headers_mut();
-        if self.varies {
-            headers.append(VARY, HeaderValue::from_static("origin"));
-        }
-        let Some(origin) = self.origin else { return };
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
-        if self.credentials {
-            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+/// A service under [`Cors`].
+#[derive(Debug, Clone)]
+pub(super) struct CorsService<S> {
+    origins: Origins,
+    cors: cors::Cors<S>,
+}
+
+/// What CORS means for one request.
+#[derive(Debug, PartialEq, Eq)]
+enum Role {
+    /// Nothing: it goes to the service as it is.
+    None,
+    /// It is a preflight of an allowed origin, answered without the service.
+    Preflight,
+    /// The response of the service gets the headers of CORS.
+    Actual,
+}
+
+impl Origins {
+    fn role(&self, method: &Method, headers: &HeaderMap) -> Role {
+        let origin = headers.get(ORIGIN);
+        match self {
+            _ if method == Method::OPTIONS => {
+                let asks = headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+                let allowed = origin.is_some_and(|origin| self.allow(origin));
+                if asks && allowed { Role::Preflight } else { Role::None }
+            }
+            Self::None => Role::None,
+            Self::Any if origin.is_none() => Role::None,
+            Self::Any | Self::Listed(_) => Role::Actual,
         }
     }
+}
+
+type Finish<B> = fn(Response<B>) -> Response<B>;
+
+impl<S, A, B> Service<Request<A>> for CorsService<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    B: Default,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = Either<S::Future, MapOk<cors::ResponseFuture<S::Future>, Finish<B>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.cors.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let finish: Finish<B> = match self.origins.role(request.method(), request.headers()) {
+            Role::None => return Either::Left(self.cors.get_mut().call(request)),
+            Role::Preflight => no_content,
+            Role::Actual => std::convert::identity,
+        };
+        Either::Right(self.cors.call(request).map_ok(finish))
+    }
+}
+
+fn no_content<B>(mut response: Response<B>) -> Response<B> {
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::header::{
+        ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN,
+        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_HEADERS, VARY,
+    };
+    use tower::ServiceExt as _;
+
     use super::*;
 
-    fn headers(origin: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(ORIGIN, origin.parse().unwrap());
-        headers.insert(ACCESS_CONTROL_REQUEST_METHOD, "POST".parse().unwrap());
-        headers.insert(ACCESS_CONTROL_REQUEST_HEADERS, "a2a-version, content-type".parse().unwrap());
-        headers
+    const APP: &str = "https://app.example";
+    const OTHER: &str = "https://other.example";
+
+    /// Sends one request through the layer to a service that answers 418.
+    async fn answer(cors: &Cors, method: Method, origin: Option<&str>) -> Response<String> {
+        let mut request = Request::builder().method(method);
+        if let Some(origin) = origin {
+            request = request
+                .header(ORIGIN, origin)
+                .header(ACCESS_CONTROL_REQUEST_METHOD, "POST")
+                .header(ACCESS_CONTROL_REQUEST_HEADERS, "a2a-version, content-type");
+        }
+        let service = tower::service_fn(|_| async {
+            let mut response = Response::new(String::new());
+            *response.status_mut() = StatusCode::IM_A_TEAPOT;
+            Ok::<_, Infallible>(response)
+        });
+        cors.layer(service).oneshot(request.body(()).unwrap()).await.unwrap()
     }
 
-    #[test]
-    fn a_page_of_an_allowed_origin_may_ask_and_another_may_not() {
-        let cors = Cors::new(&["https://app.example".to_owned()], false);
-        let answer = cors.preflight(&Method::OPTIONS, &headers("https://app.example")).unwrap();
-        assert_eq!(answer.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
-        assert_eq!(answer.headers()[ACCESS_CONTROL_ALLOW_HEADERS], "a2a-version, content-type");
-        assert_eq!(answer.headers()[VARY], "origin");
-        assert!(answer.headers().get(ACCESS_CONTROL_ALLOW_CREDENTIALS).is_none());
-        assert!(cors.preflight(&Method::OPTIONS, &headers("https://other.example")).is_none());
-        let granted = |cors: &Cors, origin: &str| {
-            let mut response = Response::new(Body::empty());
-            cors.of(&headers(origin)).into_iter().for_each(|grant| grant.add(&mut response));
-            response
-        };
-        let other = granted(&cors, "https://other.example");
-        assert!(other.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN).is_none());
-        assert_eq!(other.headers()[VARY], "origin", "a cache must not give this answer to the page that may");
-        assert!(granted(&Cors::new(&[], false), "https://app.example").headers().is_empty());
-        assert_eq!(
-            granted(&Cors::new(&["*".to_owned()], false), "https://x.example").headers()[ACCESS_CONTROL_ALLOW_ORIGIN],
-            "*"
-        );
+    fn cors(origin: &str, credentials: bool) -> Cors {
+        Cors::new(&[origin.to_owned()], credentials)
     }
 
-    #[test]
-    fn credentials_are_for_named_origins_only() {
-        let allows = |origin: &str| {
-            let cors = Cors::new(&[origin.to_owned()], true);
-            let answer = cors.preflight(&Method::OPTIONS, &headers("https://app.example")).unwrap();
-            answer.headers().get(ACCESS_CONTROL_ALLOW_CREDENTIALS).is_some()
-        };
-        assert!(allows("https://app.example"));
-        assert!(!allows("*"));
+    #[tokio::test]
+    async fn a_preflight_of_an_allowed_origin_is_answered_and_another_reaches_the_service() {
+        let allowed = answer(&cors(APP, false), Method::OPTIONS, Some(APP)).await;
+        assert_eq!(allowed.status(), StatusCode::NO_CONTENT);
+        assert_eq!(allowed.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], APP);
+        assert_eq!(allowed.headers()[ACCESS_CONTROL_ALLOW_HEADERS], "a2a-version, content-type");
+        assert_eq!(allowed.headers()[VARY], "origin");
+        assert!(allowed.headers().get(ACCESS_CONTROL_ALLOW_CREDENTIALS).is_none());
+        for origin in [Some(OTHER), None] {
+            let refused = answer(&cors(APP, false), Method::OPTIONS, origin).await;
+            assert_eq!(refused.status(), StatusCode::IM_A_TEAPOT, "{origin:?}");
+            assert!(refused.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN).is_none(), "{origin:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_pages_of_allowed_origins_may_read_an_answer() {
+        let allowed = answer(&cors(APP, false), Method::POST, Some(APP)).await;
+        assert_eq!(allowed.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], APP);
+        let exposed = allowed.headers()[ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap();
+        for header in ["a2a-extensions", "grpc-status", "www-authenticate"] {
+            assert!(exposed.split(',').any(|name| name == header), "{header} in {exposed}");
+        }
+        for origin in [Some(OTHER), None] {
+            let refused = answer(&cors(APP, false), Method::POST, origin).await;
+            assert!(refused.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN).is_none(), "{origin:?}");
+            assert_eq!(refused.headers()[VARY], "origin", "a cache must not give this answer to the page that may");
+        }
+        assert!(answer(&Cors::new(&[], false), Method::POST, Some(APP)).await.headers().is_empty());
+        let any = answer(&cors("*", false), Method::POST, Some(APP)).await;
+        assert_eq!(any.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+        assert!(answer(&cors("*", false), Method::POST, None).await.headers().is_empty());
+    }
+
+    #[tokio::test]
+    async fn credentials_are_for_listed_origins_only() {
+        for (allowed, origin, expected) in [(APP, APP, true), (APP, OTHER, false), ("*", APP, false)] {
+            let response = answer(&cors(allowed, true), Method::POST, Some(origin)).await;
+            let credentials = response.headers().contains_key(ACCESS_CONTROL_ALLOW_CREDENTIALS);
+            assert_eq!(credentials, expected, "{allowed} {origin}");
+        }
     }
 }

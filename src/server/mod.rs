@@ -9,11 +9,15 @@ mod client;
 mod cors;
 mod documents;
 mod grpc_web;
+pub(crate) mod metrics;
+mod process;
 mod routes;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures::FutureExt as _;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -22,13 +26,14 @@ use jsonrpsee::Methods;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use tower::{Layer as _, ServiceExt as _};
 use tracing::Instrument as _;
 use tricord_bindings::body::discard;
 use tricord_bindings::error::kinds;
 use tricord_bindings::pipeline::{ACCESS, RequestBody};
 use tricord_bindings::server::{ConnectionLimits, Drain, Handler, Port};
 use tricord_bindings::{
-    Authenticator, BindingSettings, Body, CallCount, Error, Peer, Pipeline, Protocol, grpc, http_json, jsonrpc,
+    Authenticator, BindingSettings, Body, CallStats, Error, Peer, Pipeline, Protocol, grpc, http_json, jsonrpc,
 };
 
 use crate::card::{Document, JwkSet};
@@ -243,9 +248,9 @@ impl<S: A2aService> Server<S> {
         }
     }
 
-    /// How many calls there were, by rpc, wire and outcome.
-    pub fn call_counts(&self) -> Vec<CallCount> {
-        self.0.pipeline.call_counts()
+    /// The calls so far, by rpc, binding and outcome.
+    pub fn call_stats(&self) -> Vec<CallStats> {
+        self.0.pipeline.call_stats()
     }
 
     /// How many connections are open.
@@ -255,7 +260,6 @@ impl<S: A2aService> Server<S> {
 
     /// Answers one request, as if it had come by a connection of this peer.
     pub async fn answer(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
-        let grant = self.0.cors.of(request.headers());
         let is_head = request.method() == Method::HEAD;
         // Around the span of the call itself, which knows nothing of connections.
         let span = tracing::info_span!(target: ACCESS, "request", client = tracing::field::Empty);
@@ -263,13 +267,8 @@ impl<S: A2aService> Server<S> {
             let client = client::address(peer.address().ip(), request.headers(), &self.0.proxies);
             span.record("client", tracing::field::display(client));
         }
-        let mut response = match self.0.cors.preflight(request.method(), request.headers()) {
-            Some(response) => return response,
-            None => self.dispatch(request, peer).instrument(span).await,
-        };
-        if let Some(grant) = grant {
-            grant.add(&mut response);
-        }
+        let service = tower::service_fn(|request| self.dispatch(request, peer).map(Ok::<_, Infallible>));
+        let Ok(response) = self.0.cors.layer(service).oneshot(request).instrument(span).await;
         if is_head { without_body(response) } else { response }
     }
 

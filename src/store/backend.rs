@@ -78,6 +78,11 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Returns what the store is.
     fn identity(&self) -> &Identity;
 
+    /// Returns the size of what is kept, in bytes; `None` where that is not known without asking somebody else.
+    fn size_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns a handle for a task that is about to be created. It need not be used. Must not wait: it is called for every
     /// new task, before anything is known of its fate.
     fn new_task(&self, id: Uuid) -> TaskHandle;

@@ -1,7 +1,7 @@
 //! The handle on an open store: what the engine and the service call.
 
 use super::backend::{Backend, Identity};
-use super::commits::{CommitCounts, Counters};
+use super::commits::{CommitMeter, CommitStats};
 use super::job::EndClaim;
 use super::queue::Queue;
 use super::{
@@ -33,7 +33,7 @@ struct Inner {
     queue: Queue,
     page_key: PageKey,
     health: watch::Sender<Health>,
-    commits: Counters,
+    commits: CommitMeter,
 }
 
 impl std::fmt::Debug for Store {
@@ -62,7 +62,7 @@ impl Store {
             queue: Queue::default(),
             page_key,
             health: watch::Sender::new(Health::Ok),
-            commits: Counters::default(),
+            commits: CommitMeter::default(),
         }))
     }
 
@@ -74,7 +74,7 @@ impl Store {
         &self.0.queue
     }
 
-    pub(super) fn commits(&self) -> &Counters {
+    pub(super) fn commits(&self) -> &CommitMeter {
         &self.0.commits
     }
 
@@ -97,8 +97,13 @@ impl Store {
         self.identity().lease
     }
 
-    /// Returns how many commits there were since the start, of how many tasks, in how much time.
-    pub fn commit_counts(&self) -> CommitCounts {
+    /// Returns the size of what the store keeps, in bytes; `None` where the backend does not know it.
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.0.backend.size_bytes()
+    }
+
+    /// Returns the statistics of the commits since the start.
+    pub fn commit_stats(&self) -> CommitStats {
         self.0.commits.read()
     }
 

@@ -33,7 +33,7 @@ mod writer;
 
 pub use append::{Append, KEEP_TAIL, Lease, MAX_SEQ, NewTask, Row, TaskHandle};
 pub use claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs};
-pub use commits::CommitCounts;
+pub use commits::CommitStats;
 pub use error::{AppendError, OpenError, StoreError};
 pub use handle::{Health, Store};
 #[doc(hidden)]

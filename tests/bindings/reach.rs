@@ -209,7 +209,7 @@ async fn no_other_verb_or_path_reaches_anything() {
 }
 
 #[tokio::test]
-async fn calls_are_counted_by_rpc_wire_and_outcome() {
+async fn calls_are_counted_by_rpc_binding_and_outcome() {
     let running = start().await;
     running.rpc("GetTask", json!({"id": "x"})).await;
     running.rpc("GetTask", json!({"id": "x"})).await;
@@ -221,8 +221,11 @@ async fn calls_are_counted_by_rpc_wire_and_outcome() {
     running.http("GET", "/t1/nope", &[], "").await;
     running.grpc_bytes(&grpc_path("SubscribeToTask"), &[], framed(&protobuf("SubscribeToTask"))).await;
     running.grpc_bytes(&grpc_path("GetTask"), &[], framed(b"")).await;
-    let counts: Vec<_> =
-        running.server.call_counts().into_iter().map(|c| (c.rpc, c.binding, c.code, c.count)).collect();
+    let stats = running.server.call_stats();
+    let counts: Vec<_> = stats
+        .iter()
+        .flat_map(|stats| stats.codes.iter().map(|(code, count)| (stats.rpc, stats.binding, *code, *count)))
+        .collect();
     let expected = [
         ("", Binding::HttpJson, "METHOD_NOT_FOUND", 1),
         ("", Binding::HttpJson, "VERSION_NOT_SUPPORTED", 1),
@@ -235,4 +238,6 @@ async fn calls_are_counted_by_rpc_wire_and_outcome() {
         ("SubscribeToTask", Binding::Grpc, "OK", 1),
     ];
     assert_eq!(counts, expected);
+    let handled: Vec<_> = stats.iter().map(|stats| stats.latency.count()).collect();
+    assert_eq!(handled, [0, 0, 0, 1, 3, 1], "calls that reached a handler have a duration");
 }

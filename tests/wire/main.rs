@@ -26,6 +26,7 @@ mod lists;
 mod load;
 mod media;
 mod messages;
+mod metrics;
 mod operators;
 mod order;
 mod parity;

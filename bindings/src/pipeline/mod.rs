@@ -28,7 +28,7 @@ use crate::body::{Body, BodyLimits, discard};
 use crate::call::{Call, choose_codec};
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
-use crate::meter::{CallCount, Meter};
+use crate::meter::{CallStats, Meter};
 use crate::reply::{Events, Reply};
 use crate::request::Request;
 use crate::{Binding, Rpc};
@@ -140,14 +140,14 @@ impl<S: Service> Pipeline<S> {
         &self.streams_end
     }
 
-    /// Returns how many calls there were, by rpc, binding and outcome.
-    pub fn call_counts(&self) -> Vec<CallCount> {
+    /// Returns the statistics of calls since the start, by rpc, binding and outcome.
+    pub fn call_stats(&self) -> Vec<CallStats> {
         self.meter.read()
     }
 
     /// Counts a request that was refused before its rpc was known.
     pub(crate) fn count_refused(&self, binding: Binding, error: &Error) {
-        self.meter.count::<()>(binding, "", &Err(error.clone()));
+        self.meter.count(binding, "", Some(error), None);
     }
 
     /// Asks the authenticator who calls. Other services on the same port call this first, too.
@@ -276,7 +276,7 @@ impl<S: Service> Pipeline<S> {
         let (call, request) = match self.authorize(exchange, codec, call) {
             Ok(authorized) => authorized,
             Err(error) => {
-                self.meter.count::<()>(X::BINDING, rpc.name, &Err(error.clone()));
+                self.meter.count(X::BINDING, rpc.name, Some(&error), None);
                 return exchange.write_error(codec, &error);
             }
         };
@@ -315,7 +315,7 @@ impl<S: Service> Pipeline<S> {
 
     /// Runs a handler until it answers or the client's deadline passes. A panic is an internal error of this call only.
     async fn run<T>(&self, call: &Running, handler: HandlerFuture<'_, T>) -> Result<T, Error> {
-        let started = (!call.span.is_disabled()).then(Instant::now);
+        let started = Instant::now();
         let handler = AssertUnwindSafe(handler).catch_unwind().instrument(call.span.clone());
         let answer = match call.deadline {
             None => handler.await,
@@ -327,11 +327,12 @@ impl<S: Service> Pipeline<S> {
             tracing::error!(rpc = call.rpc.name, "a handler panicked");
             Err(Error::internal())
         });
-        if let Some(started) = started {
+        let took = started.elapsed();
+        if !call.span.is_disabled() {
             let outcome = answer.as_ref().err().map_or("OK", |error| error.kind().reason);
-            tracing::info!(target: ACCESS, parent: &call.span, outcome, took = ?started.elapsed(), "answered");
+            tracing::info!(target: ACCESS, parent: &call.span, outcome, ?took, "answered");
         }
-        self.meter.count(call.binding, call.rpc.name, &answer);
+        self.meter.count(call.binding, call.rpc.name, answer.as_ref().err(), Some(took));
         answer
     }
 }

@@ -8,6 +8,7 @@ use super::super::finished::Finished;
 use super::super::folds::OpenFolds;
 use super::super::limits::Usage;
 use super::super::live::LiveTasks;
+use super::super::outcomes::Outcomes;
 use super::TaskCell;
 
 /// What cells share. It is made once, with the engine.
@@ -22,6 +23,7 @@ pub(in crate::engine) struct CellHandles {
     pub(in crate::engine) live: LiveTasks<TaskCell>,
     /// Tasks that ended and whose cells may be gone.
     pub(in crate::engine) finished: Finished,
+    pub(in crate::engine) outcomes: Outcomes,
     /// The folds of tasks that wait and have no cell.
     pub(in crate::engine) folds: OpenFolds,
 }

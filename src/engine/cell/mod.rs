@@ -240,6 +240,7 @@ impl TaskCell {
         // The writer may have taken more meanwhile, for a commit that is still under way.
         let durable = inner_ref.committing.partition_point(|event| event.seq <= last);
         let mut freed = 0;
+        let had_ended = lifecycle::is_terminal(inner_ref.committed.state());
         for event in inner_ref.committing.drain(..durable) {
             freed += event.size;
             inner_ref.committed.take(event, inner_ref.followers > 0);
@@ -255,6 +256,9 @@ impl TaskCell {
         if ended {
             let (Identity { id, spec, owner, .. }, task) = (&self.identity, inner_ref.committed.task());
             self.handles.finished.put(*id, &spec.name, owner, &task);
+            if !had_ended {
+                self.handles.outcomes.count(&spec.name, inner_ref.committed.state());
+            }
         }
         let wakers = inner_ref.take_wakers();
         self.unlock(inner);

@@ -6,6 +6,7 @@ use super::super::finished::Finished;
 use super::super::folds::OpenFolds;
 use super::super::limits::Usage;
 use super::super::live::LiveTasks;
+use super::super::outcomes::Outcomes;
 use super::super::run;
 use super::super::spec::AgentSpec;
 use super::*;
@@ -26,6 +27,7 @@ fn handles() -> (Store, Arc<CellHandles>) {
         limits: Usage::new(EngineLimits::default()),
         live: LiveTasks::new(),
         finished: Finished::new(0),
+        outcomes: Outcomes::new([].into_iter()),
         folds: OpenFolds::new(0),
     };
     (store, Arc::new(handles))

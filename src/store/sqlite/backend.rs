@@ -123,6 +123,10 @@ impl Backend for Sqlite {
         &self.file.identity
     }
 
+    fn size_bytes(&self) -> Option<u64> {
+        self.file.location.size_bytes()
+    }
+
     fn new_task(&self, _id: Uuid) -> TaskHandle {
         TaskHandle(self.file.next_pk.fetch_add(1, Ordering::Relaxed))
     }

@@ -48,6 +48,16 @@ impl StoreLocation {
     }
 }
 
+impl StoreLocation {
+    /// The size of the database and of its write-ahead log.
+    pub(crate) fn size_bytes(&self) -> Option<u64> {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        let log = std::fs::metadata(log).map_or(0, |log| log.len());
+        Some(std::fs::metadata(&self.path).ok()?.len() + log)
+    }
+}
+
 impl Drop for StoreLocation {
     fn drop(&mut self) {
         if let Some(dir) = &self.private {
