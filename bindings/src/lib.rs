@@ -19,6 +19,7 @@ pub mod fuzz;
 pub mod grpc;
 pub mod http_json;
 pub mod jsonrpc;
+pub mod media_type;
 pub mod meter;
 pub mod pipeline;
 pub mod proto_json;

@@ -1,4 +1,4 @@
-//! The one way to write a JSON value (RFC 8785), and the bytes of a card that signatures are over (A2A 8.4.1).
+//! The bytes of a card that signatures are over (A2A 8.4.1): its JSON in canonical form, without what signers leave out.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ impl Form {
     }
 }
 
-/// Takes out what is empty, and what is empty then.
+/// Removes empty values, then those that became empty.
 fn without_empty(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -47,104 +47,11 @@ fn without_empty(value: Value) -> Option<Value> {
     }
 }
 
-/// Writes a value as RFC 8785 has it: no spaces, members by the UTF-16 units of their names, numbers as doubles in the
-/// form of ECMAScript.
+/// Writes a value in the one form of the JSON Canonicalization Scheme (RFC 8785): no spaces, members in the order of their
+/// names' UTF-16 units, numbers as doubles in the notation of ECMAScript.
 pub fn canonicalize(value: &Value) -> Vec<u8> {
-    let mut out = String::new();
-    write(value, &mut out);
-    out.into_bytes()
-}
-
-fn write(value: &Value, out: &mut String) {
-    match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        // Without arbitrary precision every number is one that a double comes near.
-        Value::Number(number) => write_number(number.as_f64().unwrap_or_default(), out),
-        Value::String(text) => write_string(text, out),
-        Value::Array(items) => {
-            out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                write(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-            out.push('{');
-            for (at, (name, value)) in members.into_iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                write_string(name, out);
-                out.push(':');
-                write(value, out);
-            }
-            out.push('}');
-        }
-    }
-}
-
-fn write_string(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\u{c}' => out.push_str("\\f"),
-            '\r' => out.push_str("\\r"),
-            '\0'..' ' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-}
-
-/// `Number::toString` of ECMAScript: the shortest digits that give the double back, without an exponent from 1e-6 up to
-/// 1e21.
-fn write_number(number: f64, out: &mut String) {
-    if number == 0.0 {
-        // The negative zero too.
-        out.push('0');
-        return;
-    }
-    if number < 0.0 {
-        out.push('-');
-    }
-    let (digits, whole) = digits(number.abs());
-    let count = digits.len() as i32;
-    let zeros = |count: i32| "0".repeat(usize::try_from(count).unwrap_or_default());
-    let text = match whole {
-        _ if count <= whole && whole <= 21 => digits + &zeros(whole - count),
-        1..=21 => format!("{}.{}", &digits[..whole as usize], &digits[whole as usize..]),
-        -5..=0 => format!("0.{}{digits}", zeros(-whole)),
-        _ => {
-            let (first, rest) = digits.split_at(1);
-            let point = if rest.is_empty() { "" } else { "." };
-            format!("{first}{point}{rest}e{:+}", whole - 1)
-        }
-    };
-    out.push_str(&text);
-}
-
-/// The shortest digits that give the double back, and how many of them stand before the point. Of two that are as near
-/// the even one, which is what serde_json finds, and what Rust's own `{:e}` does not.
-fn digits(number: f64) -> (String, i32) {
-    let text = serde_json::Number::from_f64(number).map(|number| number.to_string()).unwrap_or_default();
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{whole}{fraction}");
-    let significant = all.trim_start_matches('0');
-    let leading = all.len() - significant.len();
-    let point = whole.len() as i32 - leading as i32 + exponent.parse::<i32>().unwrap_or_default();
-    (significant.trim_end_matches('0').to_owned(), point)
+    // Only numbers that are not finite and keys that are not strings fail, and a `Value` holds neither.
+    serde_json_canonicalizer::to_vec(value).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -188,9 +95,7 @@ mod tests {
             (0x4314_3ff3_c1cb_0959, "1424953923781206.2"),
         ];
         for (bits, expected) in cases {
-            let mut out = String::new();
-            write_number(f64::from_bits(bits), &mut out);
-            assert_eq!(out, expected, "{bits:x}");
+            assert_eq!(text(&json!(f64::from_bits(bits))), expected, "{bits:x}");
         }
         assert_eq!(text(&json!([3, 3.0, -7, 1e2, 0.1, u64::MAX])), "[3,3,-7,100,0.1,18446744073709552000]");
     }
@@ -232,12 +137,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn an_independent_implementation_writes_the_same(value in any_json()) {
-            let other = serde_json_canonicalizer::to_vec(&value).unwrap();
-            prop_assert_eq!(canonicalize(&value), other);
-        }
-
         #[test]
         fn a_canonical_text_reads_back_as_itself(value in any_json()) {
             let once = canonicalize(&value);

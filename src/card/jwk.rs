@@ -4,6 +4,9 @@ use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use ring::{digest, signature::VerificationAlgorithm};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use spki::der::asn1::UintRef;
+use spki::der::{Decode as _, Reader as _, SliceReader};
+use spki::{ObjectIdentifier, SubjectPublicKeyInfoRef};
 use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
@@ -104,21 +107,27 @@ impl Jwk {
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         let der =
             SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|error| KeyError::Unreadable(error.to_string()))?;
-        let wrong = || KeyError::Unreadable("not a key for P-256, P-384, Ed25519 or RSA".to_owned());
-        let (algorithm, key) = subject_public_key(&der).ok_or_else(wrong)?;
-        match (algorithm, key.len()) {
-            (P256, 65) => Ok(Self::p256(key)),
-            (P384, 97) => Ok(Self::curve("P-384", "ES384", key)),
+        let unknown = || KeyError::Unreadable("not a key for P-256, P-384, Ed25519 or RSA".to_owned());
+        let info = SubjectPublicKeyInfoRef::try_from(der.as_ref()).map_err(|_| unknown())?;
+        let key = info.subject_public_key.as_bytes().ok_or_else(unknown)?;
+        let curve = || info.algorithm.parameters_oid().ok();
+        match (info.algorithm.oid, key.len()) {
+            (EC, 65) if curve() == Some(P256) => Ok(Self::p256(key)),
+            (EC, 97) if curve() == Some(P384) => Ok(Self::curve("P-384", "ES384", key)),
             (ED25519, 32) => Ok(Self::ed25519(key)),
-            (RSA, _) => {
-                let (0x30, numbers, _) = element(key).ok_or_else(wrong)? else { return Err(wrong()) };
-                let (0x02, n, rest) = element(numbers).ok_or_else(wrong)? else { return Err(wrong()) };
-                let (0x02, e, _) = element(rest).ok_or_else(wrong)? else { return Err(wrong()) };
-                let number = |bytes: &[u8]| base64url(bytes.strip_prefix(&[0]).unwrap_or(bytes));
-                Ok(Self { kty: "RSA".to_owned(), n: Some(number(n)), e: Some(number(e)), ..Self::default() })
-            }
-            _ => Err(wrong()),
+            (RSA, _) => Self::rsa(key).map_err(|_| unknown()),
+            _ => Err(unknown()),
         }
+    }
+
+    /// Reads an `RSAPublicKey` (RFC 8017, appendix A.1.1).
+    fn rsa(der: &[u8]) -> spki::der::Result<Self> {
+        let mut reader = SliceReader::new(der)?;
+        let (n, e) = reader
+            .sequence(|numbers| Ok::<_, spki::der::Error>((UintRef::decode(numbers)?, UintRef::decode(numbers)?)))?;
+        reader.finish()?;
+        let number = |number: UintRef<'_>| Some(base64url(number.as_bytes()));
+        Ok(Self { kty: "RSA".to_owned(), n: number(n), e: number(e), ..Self::default() })
     }
 
     /// The thumbprint with SHA-256: a name that follows from the key itself. `None` when it is of no known kind.
@@ -217,35 +226,14 @@ impl JwkSet {
     }
 }
 
-/// DER of the algorithms' names: what stands in `AlgorithmIdentifier`.
-const P256: &[u8] = &[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
-const P384: &[u8] = &[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 5, 0x2b, 0x81, 4, 0, 0x22];
-const ED25519: &[u8] = &[6, 3, 0x2b, 0x65, 0x70];
-const RSA: &[u8] = &[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1, 5, 0];
-
-/// The algorithm and the key of a `SubjectPublicKeyInfo`.
-fn subject_public_key(der: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (0x30, info, []) = element(der)? else { return None };
-    let (0x30, algorithm, rest) = element(info)? else { return None };
-    let (0x03, bits, []) = element(rest)? else { return None };
-    Some((algorithm, bits.strip_prefix(&[0])?))
-}
-
-/// The tag, content and rest of the first element of some DER.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        short if short < 0x80 => (usize::from(short), rest),
-        0x81..=0x83 => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (bytes.iter().fold(0, |length, &byte| length << 8 | usize::from(byte)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
-}
+/// Keys on an elliptic curve, which the parameters name (RFC 5480).
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+/// RFC 8410.
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+/// RFC 8017.
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 
 #[cfg(test)]
 mod tests {
@@ -300,10 +288,23 @@ mod tests {
     }
 
     #[test]
-    fn der_that_ends_early_is_no_key() {
-        for der in [&[][..], &[0x30], &[0x30, 5, 1], &[0x30, 0x84, 1, 1, 1, 1], &[0x30, 0x82, 1]] {
-            assert_eq!(element(der), None);
-            assert_eq!(subject_public_key(der), None);
+    fn a_key_that_ends_early_or_is_of_another_kind_is_refused() {
+        // An Ed25519 key, whole, cut off, and with the identifier of X25519 in its place.
+        let whole = [&[0x30, 42, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 33, 0][..], &[7; 32]].concat();
+        let pem = |der: &[u8]| {
+            let base64 = base64_simd::STANDARD.encode_to_string(der);
+            Jwk::from_pem(format!("-----BEGIN PUBLIC KEY-----\n{base64}\n-----END PUBLIC KEY-----\n").as_bytes())
+        };
+        assert_eq!(pem(&whole), Ok(Jwk::ed25519(&[7; 32])));
+        for length in 0..whole.len() {
+            assert!(matches!(pem(&whole[..length]), Err(KeyError::Unreadable(_))), "{length} bytes");
+        }
+        let mut other = whole;
+        other[8] = 0x6e;
+        assert!(matches!(pem(&other), Err(KeyError::Unreadable(_))));
+        assert!(Jwk::rsa(&[0x30, 6, 2, 1, 5, 2, 1, 3]).is_ok());
+        for broken in [&[][..], &[0x30], &[0x30, 5, 1], &[0x30, 3, 2, 1, 5], &[0x30, 6, 2, 1, 5, 2, 1, 3, 0]] {
+            assert!(Jwk::rsa(broken).is_err(), "{broken:?}");
         }
     }
 }

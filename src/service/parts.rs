@@ -1,19 +1,20 @@
 //! The media types that an agent reads, and whether a message keeps to them.
 
+use tricord_bindings::media_type::{includes, normalize};
 use tricord_bindings::{Error, Violation};
 
 use crate::protocol;
 use crate::schema::part::Content;
 use crate::schema::{AgentCard, Message, Part};
 
-/// Media types that an agent reads: its card's defaults and those of every skill.
+/// The media types that an agent reads: its card's defaults and those of every skill.
 #[derive(Debug)]
 pub(super) struct MediaTypes(Vec<String>);
 
 impl MediaTypes {
     pub(super) fn of(card: &AgentCard) -> Self {
         let of_skills = card.skills.iter().flat_map(|skill| &skill.input_modes);
-        let mut types: Vec<_> = card.default_input_modes.iter().chain(of_skills).map(|mode| essence(mode)).collect();
+        let mut types: Vec<_> = card.default_input_modes.iter().chain(of_skills).map(|mode| normalize(mode)).collect();
         types.sort();
         types.dedup();
         Self(types)
@@ -35,23 +36,14 @@ impl MediaTypes {
     }
 
     fn reads(&self, media_type: &str) -> bool {
-        self.0.iter().any(|known| match known.split_once('/') {
-            Some(("*", "*")) => true,
-            Some((kind, "*")) => media_type.split('/').next() == Some(kind),
-            _ => known == media_type,
-        })
+        self.0.iter().any(|known| includes(known, media_type))
     }
 }
 
-/// A media type in lower case and without parameters.
-fn essence(media_type: &str) -> String {
-    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
-/// What a part's media type is; bytes and links without one pass.
+/// The media type of a part; `None` for bytes and links that name none, which every agent takes.
 fn media_type(part: &Part) -> Option<String> {
     if !part.media_type.is_empty() {
-        return Some(essence(&part.media_type));
+        return Some(normalize(&part.media_type));
     }
     match &part.content {
         Some(Content::Text(_)) => Some("text/plain".to_owned()),

@@ -79,10 +79,7 @@ pub(crate) fn texts(value: &Value) -> Result<Vec<String>, String> {
 pub(crate) fn media_types(value: &Value) -> Result<Vec<String>, String> {
     let modes = texts(value)?;
     for mode in &modes {
-        let token =
-            |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+*".contains(&b));
-        let essence = mode.split(';').next().unwrap_or(mode).trim();
-        if !essence.split_once('/').is_some_and(|(kind, sub)| token(kind) && token(sub)) {
+        if tricord_bindings::media_type::parse(mode).is_none() {
             return Err(format!("{mode:?} is not a media type: write it like \"text/plain\""));
         }
     }

@@ -65,5 +65,5 @@ async fn operators_see_calls_tasks_commits_and_the_process() {
 
 async fn http_send(server: &Server, text: &str) -> u16 {
     let headers = [("a2a-version", "1.0"), ("content-type", "application/json")];
-    http(&server.url, "POST", "/message:send", &headers, say(text).to_string()).await.status.into()
+    http(&server.url, "POST", "/message:send", &headers, say(text).to_string()).await.status
 }

@@ -188,7 +188,7 @@ pub(super) fn json_request(
 /// Returns the media type of an answer, without parameters and in lower case.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    crate::media_type::normalize(value)
 }
 
 /// Returns the `Retry-After` header of an answer.

@@ -26,6 +26,7 @@ use crate::body::{Body, BodyLimits, BudgetPermit, discard};
 use crate::codec::Codec;
 use crate::details;
 use crate::error::{Error, Kind, Protocol, kinds};
+use crate::media_type::essence;
 use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_protobuf};
@@ -77,8 +78,8 @@ impl Exchange for Grpc<'_> {
 
     fn check_head(&self, _: &BodyLimits) -> Result<(), Error> {
         let media_type = self.head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        match media_type.split(';').next().map(str::trim) {
-            Some("application/grpc" | "application/grpc+proto") => Ok(()),
+        match essence(media_type) {
+            "application/grpc" | "application/grpc+proto" => Ok(()),
             _ => Err(Error::new(&NOT_GRPC, "the request must be application/grpc")),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use http::Uri;
 use serde_json::Value;
+use tricord_bindings::media_type;
 
 use super::{Findings, member};
 use crate::card::verify::Header;
@@ -154,16 +155,12 @@ fn media_types(modes: &Value, path: &str, findings: &mut Findings) {
     for (at, mode) in items(modes) {
         let Some(mode) = mode.as_str() else { continue };
         let path = format!("{path}[{at}]");
-        let essence = mode.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let token = |s: &str| {
-            s == "*" || (!s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b)))
-        };
-        if !essence.split_once('/').is_some_and(|(kind, sub)| token(kind) && token(sub)) {
-            findings.error(path, format!("{mode:?} is not a media type"));
-        } else if seen.contains(&essence) && !mode.contains(';') {
-            findings.warning(path, "is listed twice");
-        } else {
-            seen.push(essence);
+        match media_type::parse(mode) {
+            None => findings.error(path, format!("{mode:?} is not a media type")),
+            Some(essence) if seen.contains(&essence) && !mode.contains(';') => {
+                findings.warning(path, "is listed twice");
+            }
+            Some(essence) => seen.push(essence),
         }
     }
 }
