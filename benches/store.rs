@@ -170,7 +170,7 @@ async fn turns(url: &StoreUrl) {
         let start = Instant::now();
         let sent = engine.send(incoming).await.expect("the message is taken");
         let id = sent.task();
-        sent.outcome(true, None).await.expect("the agent asks");
+        sent.outcome(true).await.expect("the agent asks");
         turn_us.push(start.elapsed().as_secs_f64() * 1e6);
         let start = Instant::now();
         engine.read("asks", "", id).await.expect("the task is read");

@@ -116,8 +116,8 @@ const STORE: &[&str] = &[
 
 /// The files and folders of the engine, in the same way.
 const ENGINE: &[&str] = &[
-    "error", "limits", "outcomes", "live", "finished", "folds", "spec", "cell", "run", "load", "recovery", "stream",
-    "send", "cancel", "resume", "publish",
+    "error", "limits", "outcomes", "live", "finished", "folds", "spec", "cell", "flush", "run", "load", "recovery",
+    "stream", "send", "cancel", "resume", "publish",
 ];
 
 #[test]

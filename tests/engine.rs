@@ -48,14 +48,14 @@ fn follow_up(task: &Task, text: &str) -> Incoming {
 }
 
 async fn send(engine: &Engine, incoming: Incoming) -> Task {
-    match engine.send(incoming).await.expect("admitted").outcome(true, None).await.expect("an outcome") {
+    match engine.send(incoming).await.expect("admitted").outcome(true).await.expect("an outcome") {
         Outcome::Task(task) => task.value().clone(),
         Outcome::Message(message) => panic!("a message came instead of a task: {message:?}"),
     }
 }
 
 async fn begin(engine: &Engine, text: &str) -> Task {
-    match engine.send(message(text)).await.expect("admitted").outcome(false, None).await.expect("an outcome") {
+    match engine.send(message(text)).await.expect("admitted").outcome(false).await.expect("an outcome") {
         Outcome::Task(task) => task.value().clone(),
         Outcome::Message(message) => panic!("a message came instead of a task: {message:?}"),
     }
@@ -97,8 +97,7 @@ async fn a_blocking_send_returns_the_completed_task() {
 #[tokio::test]
 async fn a_message_answer_makes_no_task() {
     let engine = start(Conformance::default()).await;
-    let outcome =
-        engine.send(message("msg hi")).await.expect("admitted").outcome(true, None).await.expect("an outcome");
+    let outcome = engine.send(message("msg hi")).await.expect("admitted").outcome(true).await.expect("an outcome");
     let Outcome::Message(event) = outcome else { panic!("expected a message, got {outcome:?}") };
     let Some(Payload::Message(message)) = &event.value().payload else { panic!("not a message: {event:?}") };
     assert!(message.task_id.is_empty() && !message.context_id.is_empty() && !message.message_id.is_empty());
@@ -281,7 +280,7 @@ async fn two_follow_ups_at_once_are_both_in_the_history() {
         let (engine, asked) = (Arc::clone(&engine), Arc::clone(&asked));
         tokio::spawn(async move {
             match engine.send(follow_up(&asked, text)).await {
-                Ok(sent) => sent.outcome(true, None).await.map(|_| true),
+                Ok(sent) => sent.outcome(true).await.map(|_| true),
                 Err(EngineError::Ended(TaskState::Completed)) => Ok(false),
                 Err(error) => Err(error),
             }
@@ -484,7 +483,7 @@ async fn disturb(engine: Engine, task: Task, mut random: Random) {
             let words = ["done", "ask", "chunks 9", "slow 0.005", "hold", "auth"][random.below(6) as usize];
             match engine.send(follow_up(&task, words)).await {
                 Ok(sent) if random.below(2) == 0 => drop(sent),
-                Ok(sent) => drop(tokio::time::timeout(patience, sent.outcome(true, None)).await),
+                Ok(sent) => drop(tokio::time::timeout(patience, sent.outcome(true)).await),
                 Err(error) => assert!(matches!(error, EngineError::Ended(_)), "{error}"),
             }
         }

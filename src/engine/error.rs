@@ -31,9 +31,6 @@ pub enum EngineError {
     /// An idempotency key was used before with another request.
     #[error("the idempotency key was used before with another request")]
     OtherRequest,
-    /// The deadline of the client passed. What was begun goes on.
-    #[error("the deadline passed before the task got that far; it goes on")]
-    DeadlineExceeded,
 }
 
 impl From<StoreError> for EngineError {

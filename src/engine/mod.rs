@@ -7,13 +7,14 @@
 //! Each file names only those under it:
 //!
 //! ```text
-//! Engine ─► {send, cancel, resume, publish} ─► {stream, recovery} ─► {run, load} ─► cell ─► {limits, finished, folds, live, spec} ─► error
+//! Engine ─► {send, cancel, resume, publish} ─► {stream, recovery} ─► {run, load, flush} ─► cell ─► {limits, finished, folds, live, spec} ─► error
 //! ```
 
 mod cancel;
 mod cell;
 mod error;
 mod finished;
+mod flush;
 mod folds;
 mod limits;
 mod live;
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tricord_bindings::Encoded;
 use uuid::Uuid;
@@ -70,8 +71,16 @@ struct Inner {
     tasks: Arc<Tasks>,
     draining: AtomicBool,
     health: watch::Receiver<Health>,
-    /// The publisher's task, which ends after the writer.
-    publisher: Mutex<Option<JoinHandle<()>>>,
+    /// Until [`Engine::close`].
+    background: Mutex<Option<Background>>,
+}
+
+/// The tasks of the runtime that hold the store open.
+struct Background {
+    /// The publisher. It ends after the writer.
+    publisher: JoinHandle<()>,
+    /// What recovers the tasks of failed commits. It ends when it is aborted.
+    recovering: JoinHandle<()>,
 }
 
 /// What an engine is busy with.
@@ -97,8 +106,10 @@ impl Engine {
             EngineError::StoreUnavailable
         })?;
         let health = store.health();
+        let flush = Arc::new(Notify::new());
         let handles = Arc::new(CellHandles {
             writer,
+            flush: Arc::clone(&flush),
             lease: store.lease(),
             limits: Usage::new(limits),
             live: LiveTasks::new(),
@@ -106,14 +117,15 @@ impl Engine {
             folds: OpenFolds::new(OPEN_BYTES),
             outcomes: Outcomes::new(agents.iter().map(|spec| &spec.name)),
         });
+        tokio::spawn(flush::flush(Arc::downgrade(&handles), flush));
         let agents = agents.into_iter().map(|spec| (Arc::clone(&spec.name), Arc::new(spec))).collect();
         let tasks = Arc::new(Tasks { store, agents, handles });
         let recovery = Arc::new(Recovery::new(Arc::clone(&tasks)));
         let publisher = tokio::spawn(publish::publish(Arc::clone(&recovery), commits));
-        tokio::spawn(Arc::clone(&recovery).recover_failed());
+        let recovering = tokio::spawn(Arc::clone(&recovery).recover_failed());
         recovery.recover_orphans().await?;
-        let (draining, publisher) = (AtomicBool::new(false), Mutex::new(Some(publisher)));
-        Ok(Self(Arc::new(Inner { tasks, draining, health, publisher })))
+        let background = Mutex::new(Some(Background { publisher, recovering }));
+        Ok(Self(Arc::new(Inner { tasks, draining: AtomicBool::new(false), health, background })))
     }
 
     /// Returns the store's generation, the first half of every event id.
@@ -160,9 +172,12 @@ impl Engine {
         let writer = handles.writer.clone();
         // Joins the writer's thread, so it must be allowed to block.
         let _ = tokio::task::spawn_blocking(move || writer.close()).await;
-        let publisher = self.0.publisher.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(publisher) = publisher {
+        let background = self.0.background.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Background { publisher, recovering }) = background {
             let _ = publisher.await;
+            recovering.abort();
+            // What it held of the store is dropped by then.
+            let _ = recovering.await;
         }
         for cell in handles.live.all() {
             cell.close();

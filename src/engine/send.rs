@@ -1,7 +1,6 @@
 //! SendMessage: a new task or the next turn of one, and the wait for its outcome.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tricord_bindings::Encoded;
 use tricord_bindings::wkt::Struct;
@@ -152,13 +151,9 @@ impl Sent {
     /// returns it; or returns the message that the agent answered with instead.
     ///
     /// # Errors
-    /// When the deadline passes first (the run goes on), or the store fails.
-    pub async fn outcome(self, pause: bool, deadline: Option<Instant>) -> Result<Outcome, EngineError> {
-        let outcome = self.watcher.until(|view| outcome(view, self.seq, pause));
-        match deadline {
-            None => outcome.await,
-            Some(at) => tokio::time::timeout_at(at.into(), outcome).await.unwrap_or(Err(EngineError::DeadlineExceeded)),
-        }
+    /// When the store fails. Dropping the wait does not end the run.
+    pub async fn outcome(self, pause: bool) -> Result<Outcome, EngineError> {
+        self.watcher.until(|view| outcome(view, self.seq, pause)).await
     }
 
     /// Returns the events from this message on.

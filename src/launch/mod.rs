@@ -257,6 +257,8 @@ impl Running {
         server.stopped(CLOSE_PATIENCE).await;
         if let Some(admin) = admin {
             admin.abort();
+            // Its handle on the engine is dropped by then.
+            let _ = admin.await;
         }
         let _ = accepting.await;
         tracing::info!("stopped");

@@ -30,7 +30,6 @@ pub(super) fn error(error: EngineError, ended: &'static Kind) -> Error {
         EngineError::Busy(_) => Error::new(&kinds::RATE_LIMITED, error.to_string()).with_retry_after(RETRY_AFTER),
         EngineError::Draining | EngineError::StoreUnavailable => Error::unavailable(error.to_string(), RETRY_AFTER),
         EngineError::OtherRequest => Error::new(&kinds::INVALID_PARAMS, error.to_string()),
-        EngineError::DeadlineExceeded => Error::new(&kinds::DEADLINE_EXCEEDED, error.to_string()),
     }
 }
 

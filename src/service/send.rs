@@ -1,7 +1,6 @@
 //! SendMessage and SendStreamingMessage: what a client may ask, and what it is answered.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::StreamExt as _;
 use prost::Message as _;
@@ -44,17 +43,16 @@ pub(super) async fn send(
     request: SendMessageRequest,
 ) -> Result<Reply<SendMessageResponse>, Error> {
     let options = check(&call, &request)?;
-    let deadline = call.deadline;
     let begun = begin(service, call, request, false).await?;
     let outcome = match begun {
-        Submission::Sent(sent, kept) => match sent.outcome(options.wait, deadline).await.map_err(refused)? {
+        Submission::Sent(sent, kept) => match sent.outcome(options.wait).await.map_err(refused)? {
             Outcome::Message(reply) => {
                 kept.wait().await?;
                 Outcome::Message(reply)
             }
             task => task,
         },
-        Submission::Replay(joined) => joined.sent.outcome(options.wait, deadline).await.map_err(refused)?,
+        Submission::Replay(joined) => joined.sent.outcome(options.wait).await.map_err(refused)?,
         Submission::Ended(task) => Outcome::Task(task),
         Submission::Answered(message) => return Ok(answer(message)),
     };
@@ -74,7 +72,6 @@ pub(super) async fn stream(
     request: SendMessageRequest,
 ) -> Result<Events<StreamResponse>, Error> {
     let options = check(&call, &request)?;
-    let deadline = call.deadline;
     match begin(service, call, request, true).await? {
         Submission::Sent(sent, kept) => {
             let events = sent.stream(&service.engine, options.history).map_err(refused)?;
@@ -95,20 +92,15 @@ pub(super) async fn stream(
             let event = StreamResponse::from(stream_response::Payload::Message(message));
             Ok(only(Reply::Owned(event)))
         }
-        Submission::Replay(joined) => join_stream(service, joined, options.history, deadline).await,
+        Submission::Replay(joined) => join_stream(service, joined, options.history).await,
         Submission::Ended(task) => Ok(only(Reply::wrapped(limited(task, options.history), None))),
     }
 }
 
 /// A retry of a stream: the task as it stands, then what follows; or the message, or the ended task, alone.
-async fn join_stream(
-    service: &Service,
-    joined: Replay,
-    history: Option<u32>,
-    deadline: Option<Instant>,
-) -> Result<Events<StreamResponse>, Error> {
+async fn join_stream(service: &Service, joined: Replay, history: Option<u32>) -> Result<Events<StreamResponse>, Error> {
     let Replay { sent, agent, owner, task } = joined;
-    let stands = match sent.outcome(false, deadline).await.map_err(refused)? {
+    let stands = match sent.outcome(false).await.map_err(refused)? {
         Outcome::Message(reply) => return Ok(only(Reply::shared(reply))),
         Outcome::Task(task) => task,
     };
@@ -258,7 +250,7 @@ async fn begin_claimed(
 /// or with the message that is the answer.
 fn keep(service: &Service, sent: &Sent, held: ClaimGuard) -> ReplyPersisted {
     held.submitted(sent);
-    let (outcome, store) = (sent.subscribe_again().outcome(false, None), service.engine.store().clone());
+    let (outcome, store) = (sent.subscribe_again().outcome(false), service.engine.store().clone());
     let (kept, receiver) = watch::channel(None);
     tokio::spawn(async move {
         if let Ok(Outcome::Message(reply)) = outcome.await {

@@ -86,14 +86,27 @@ impl<P: Pending> Writer<P> {
         Ok(Writer(Arc::new(Handle { dirty, store, thread: Mutex::new(Some(thread)) })))
     }
 
-    /// Has `item` asked for what it has to write, with the next commit. Cheap, from any thread; the writer is woken
-    /// only if it sleeps. An item pushed twice is asked twice.
+    /// Adds `item` to those that the next commit asks for what they have to write, and wakes the writer if it sleeps.
+    /// Cheap, from any thread. An item pushed twice is asked twice.
     pub fn push(&self, item: Arc<P>) {
-        lock(&self.0.dirty.items).push(item);
+        self.enqueue(item);
+        self.wake();
+    }
+
+    /// Adds an item without waking the writer. Returns whether it is the first that waits: the caller then has to see to
+    /// it that [`Writer::wake`] is called.
+    pub fn enqueue(&self, item: Arc<P>) -> bool {
+        let mut items = lock(&self.0.dirty.items);
+        items.push(item);
+        items.len() == 1
+    }
+
+    /// Wakes the writer if it sleeps. A writer at work takes what was added when its commit is done.
+    pub fn wake(&self) {
         self.0.store.queue().wake();
     }
 
-    /// Has several items asked, with one look at whether the writer sleeps.
+    /// Adds several items and wakes the writer once.
     pub fn push_all(&self, items: impl IntoIterator<Item = Arc<P>>) {
         lock(&self.0.dirty.items).extend(items);
         self.0.store.queue().wake();

@@ -76,23 +76,21 @@ impl Agent for NeedsGrant {
     }
 }
 
-/// Serves [`NeedsGrant`] on a store of this directory, as one life of a process: with a runtime of its own.
-fn live<T>(dir: &TempDir, granted: bool, life: impl AsyncFnOnce(String, String) -> T) -> T {
-    tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let server = Launch::new()
-            .agent("asks", NeedsGrant { granted })
-            .listen("127.0.0.1:0".parse().unwrap())
-            .store(StoreUrl::Sqlite(dir.path().join("t.db")))
-            .configure(|config| config.admin.listen = Some("127.0.0.1:0".parse().unwrap()));
-        let running = server.bind().await.unwrap();
-        let (url, admin) = (running.public_url().to_owned(), format!("http://{}", running.admin_address().unwrap()));
-        let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(running.serve(async { drop(stopped.await) }));
-        let result = life(url, admin).await;
-        drop(stop);
-        serving.await.unwrap();
-        result
-    })
+/// Serves [`NeedsGrant`] on a store of this directory, from start to shutdown.
+async fn live<T>(dir: &TempDir, granted: bool, life: impl AsyncFnOnce(String, String) -> T) -> T {
+    let server = Launch::new()
+        .agent("asks", NeedsGrant { granted })
+        .listen("127.0.0.1:0".parse().unwrap())
+        .store(StoreUrl::Sqlite(dir.path().join("t.db")))
+        .configure(|config| config.admin.listen = Some("127.0.0.1:0".parse().unwrap()));
+    let running = server.bind().await.unwrap();
+    let (url, admin) = (running.public_url().to_owned(), format!("http://{}", running.admin_address().unwrap()));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(running.serve(async { drop(stopped.await) }));
+    let result = life(url, admin).await;
+    drop(stop);
+    serving.await.unwrap();
+    result
 }
 
 async fn call(url: &str, verb: &str, path: &str, body: &Value) -> Value {
@@ -101,15 +99,16 @@ async fn call(url: &str, verb: &str, path: &str, body: &Value) -> Value {
     serde_json::from_slice(&http(url, verb, path, &headers, body).await.body).unwrap()
 }
 
-#[test]
-fn a_task_whose_run_ended_before_a_restart_runs_again_when_it_is_resumed() {
+#[tokio::test]
+async fn a_task_whose_run_ended_before_a_restart_runs_again_when_it_is_resumed() {
     let dir = TempDir::new().unwrap();
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]});
     let id = live(&dir, false, async |url, _| {
         let task = call(&url, "POST", "/message:send", &json!({ "message": message })).await["task"].clone();
         assert_eq!(task["status"]["state"], "TASK_STATE_AUTH_REQUIRED", "{task}");
         task["id"].as_str().unwrap().to_owned()
-    });
+    })
+    .await;
     live(&dir, true, async |url, admin| {
         assert_eq!(resume(&admin, &id).await.0, 200);
         let completed = async {
@@ -123,5 +122,6 @@ fn a_task_whose_run_ended_before_a_restart_runs_again_when_it_is_resumed() {
         let task = tokio::time::timeout(Duration::from_secs(20), completed).await.unwrap();
         assert_eq!(task["status"]["message"]["parts"][0]["text"], "go", "{task}");
         assert_eq!(resume(&admin, &id).await.0, 409);
-    });
+    })
+    .await;
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use crate::store::{Lease, Writer};
 
 use super::super::finished::Finished;
@@ -15,6 +17,8 @@ use super::TaskCell;
 pub(in crate::engine) struct CellHandles {
     /// Writes what cells append.
     pub(in crate::engine) writer: Writer<TaskCell>,
+    /// Notified when the first cell has something to write for the next commit.
+    pub(in crate::engine) flush: Arc<Notify>,
     /// The lease that they write by.
     pub(in crate::engine) lease: Lease,
     /// The limits on what they append.
@@ -26,4 +30,11 @@ pub(in crate::engine) struct CellHandles {
     pub(in crate::engine) outcomes: Outcomes,
     /// The folds of tasks that wait and have no cell.
     pub(in crate::engine) folds: OpenFolds,
+}
+
+impl Drop for CellHandles {
+    fn drop(&mut self) {
+        // The task that wakes the writer waits for this, and ends.
+        self.flush.notify_one();
+    }
 }

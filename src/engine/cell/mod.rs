@@ -227,8 +227,8 @@ impl TaskCell {
     fn unlock(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         let dirty = inner.mark_dirty();
         drop(inner);
-        if dirty {
-            self.handles.writer.push(Arc::clone(self));
+        if dirty && self.handles.writer.enqueue(Arc::clone(self)) {
+            self.handles.flush.notify_one();
         }
     }
 

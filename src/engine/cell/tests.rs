@@ -23,6 +23,7 @@ fn handles() -> (Store, Arc<CellHandles>) {
     let (sender, _) = tokio::sync::mpsc::unbounded_channel();
     let handles = CellHandles {
         writer: Writer::start(store.clone(), sender).unwrap(),
+        flush: Arc::default(),
         lease: store.lease(),
         limits: Usage::new(EngineLimits::default()),
         live: LiveTasks::new(),
