@@ -130,9 +130,13 @@ async fn a_run_that_was_cancelled_before_it_was_spawned_is_aborted() {
 async fn a_dropped_watcher_is_not_registered_any_more() {
     let cell = cell();
     let watchers = [Watcher::new(&cell, true), Watcher::new(&cell, false)];
-    assert_eq!((cell.lock().watchers.len(), cell.lock().followers), (2, 1));
+    let registered = || {
+        let inner = cell.lock();
+        (inner.watchers.len(), inner.followers)
+    };
+    assert_eq!(registered(), (2, 1));
     drop(watchers);
-    assert_eq!((cell.lock().watchers.len(), cell.lock().followers), (0, 0));
+    assert_eq!(registered(), (0, 0));
 }
 
 #[tokio::test]
