@@ -3,6 +3,7 @@
 //! The input is text: `VERB target`, header lines, an empty line, the body.
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use tricord::internals::server::{Anonymous, Server};
 use tricord::protocol::TASK_NOT_FOUND;
 use tricord::schema::*;
 use tricord_bindings::wkt::Empty;
-use tricord_bindings::{Body, Error, Events, Reply};
+use tricord_bindings::{Error, Events, Reply};
 
 /// A call whose agent, a name, is known.
 type Call = tricord_bindings::Call<Arc<String>>;
@@ -52,7 +53,7 @@ fn request(data: &[u8]) -> Option<Request<Full<Bytes>>> {
     request.body(Full::from(body.get(2..).unwrap_or_default().to_vec())).ok()
 }
 
-async fn judge(sent: &str, response: Response<Body>) -> bool {
+async fn judge(sent: &str, response: Response<impl http_body::Body<Error: Display>>) -> bool {
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap_or_else(|error| panic!("{sent}: the answer is incomplete: {error}"));
     let trailers = body.trailers().cloned().unwrap_or_default();

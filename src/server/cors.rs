@@ -19,8 +19,10 @@ use http::{Method, Request, Response, StatusCode};
 use tower::{Layer, Service};
 use tower_http::cors::{self, AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders, Vary};
 
+use super::request_id::REQUEST_ID;
+
 /// Headers of a response that a page may read beside the safelisted ones of the Fetch standard.
-static EXPOSED: [HeaderName; 13] = [
+static EXPOSED: [HeaderName; 14] = [
     HeaderName::from_static("a2a-version"),
     HeaderName::from_static("a2a-extensions"),
     ALLOW,
@@ -30,6 +32,7 @@ static EXPOSED: [HeaderName; 13] = [
     LAST_MODIFIED,
     RETRY_AFTER,
     WWW_AUTHENTICATE,
+    REQUEST_ID,
     HeaderName::from_static("grpc-status"),
     HeaderName::from_static("grpc-message"),
     HeaderName::from_static("grpc-status-details-bin"),

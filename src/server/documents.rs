@@ -3,11 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    LAST_MODIFIED, VARY,
 };
 use http::{Method, Response, StatusCode};
 use tricord_bindings::Body;
 
+use super::compression;
 use super::routes::read_only;
 use crate::card::Document;
 
@@ -26,6 +28,10 @@ pub(super) fn answer(method: &Method, headers: &HeaderMap, document: &Document, 
             0 => "no-cache".to_owned(),
             seconds => format!("public, max-age={seconds}"),
         };
+        // Also where nothing is sent: the response that it stands for would vary (RFC 9110, section 15.4.5).
+        if document.json.len() as u64 >= compression::SMALLEST {
+            response.headers_mut().insert(VARY, HeaderValue::from(ACCEPT_ENCODING));
+        }
         for (name, value) in [(ETAG, &document.etag), (LAST_MODIFIED, &modified), (CACHE_CONTROL, &cache)] {
             if let Ok(value) = HeaderValue::from_str(value) {
                 response.headers_mut().insert(name, value);

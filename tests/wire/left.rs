@@ -1,10 +1,12 @@
 //! Clients that abandon a request with an idempotency key and retry it.
 
+use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -14,7 +16,7 @@ use tricord::internals::engine::{AgentSpec, Engine, EngineLimits, OnRestart};
 use tricord::internals::server::{Anonymous, Server};
 use tricord::internals::service::{AgentProfile, Service};
 use tricord::internals::store::{Options, Store, StoreUrl};
-use tricord_bindings::{Body, Peer};
+use tricord_bindings::Peer;
 
 static PEER: LazyLock<Peer> = LazyLock::new(|| IpAddr::V4(Ipv4Addr::LOCALHOST).into());
 
@@ -33,7 +35,7 @@ async fn server() -> Server<Service> {
     Server::builder(Arc::new(Service::new(engine, vec![offer], "kit"))).build(Anonymous).unwrap()
 }
 
-fn send(key: &str, words: &str) -> Request<Full<bytes::Bytes>> {
+fn send(key: &str, words: &str) -> Request<Full<Bytes>> {
     let message = json!({"messageId": key, "role": "ROLE_USER", "parts": [{"text": words}]});
     Request::post("/message:send")
         .header("a2a-version", "1.0")
@@ -42,7 +44,7 @@ fn send(key: &str, words: &str) -> Request<Full<bytes::Bytes>> {
         .unwrap()
 }
 
-async fn read(response: Response<Body>) -> Value {
+async fn read(response: Response<impl http_body::Body<Data = Bytes, Error: Debug>>) -> Value {
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 

@@ -20,6 +20,7 @@ mod grpc_web;
 mod hostile;
 mod json_forms;
 mod jsonrpc;
+mod layers;
 mod left;
 mod limits;
 mod lists;

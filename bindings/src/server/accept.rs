@@ -1,12 +1,12 @@
 //! The accept loop, and one connection after it.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -18,16 +18,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tower::{Service, ServiceExt as _};
 
 use super::first_bytes::{FirstBytes, PREFACE};
 use super::{ConnectionLimits, Drain};
-use crate::{Body, Peer};
-
-/// What answers the requests of a port.
-pub trait Handler: Clone + Send + Sync + 'static {
-    /// Answers one request of this peer.
-    fn handle(&self, request: Request<Incoming>, peer: &Peer) -> impl Future<Output = Response<Body>> + Send;
-}
+use crate::Peer;
+use crate::body::BoxError;
 
 /// A port that is listened on.
 #[derive(Clone)]
@@ -71,7 +67,14 @@ impl Port {
     }
 
     /// Accepts connections until the drain begins; those accepted go on, and the drain knows when they have ended.
-    pub async fn serve(self, listener: TcpListener, handler: impl Handler) {
+    ///
+    /// Every request has the [`Peer`] that sent it among its extensions. An `axum::Router` is such a service.
+    pub async fn serve<S, B>(self, listener: TcpListener, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
+        S: Clone + Send + Sync + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
         let free = Arc::new(Semaphore::new(self.limits.connections.min(Semaphore::MAX_PERMITS)));
         let port = Arc::new(self);
         let begun = port.drain.begun().clone();
@@ -80,7 +83,7 @@ impl Port {
             match accepted {
                 Ok((stream, peer, permit)) => {
                     backoff = AcceptBackoff::default();
-                    let connection = port.clone().connection(stream, peer, handler.clone(), permit);
+                    let connection = port.clone().connection(stream, peer, service.clone(), permit);
                     port.drain.tracker().spawn(connection);
                 }
                 Err(error) => backoff.after(&error).await,
@@ -88,26 +91,30 @@ impl Port {
         }
     }
 
-    async fn connection(
+    async fn connection<S, B>(
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        handler: impl Handler,
+        service: S,
         _permit: OwnedSemaphorePermit,
-    ) {
+    ) where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
+        S: Clone + Send + Sync + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
         let deadline = Instant::now() + self.limits.first_bytes;
         if let Err(error) = self.configure(&stream) {
             tracing::debug!(%error, "a connection without its options");
         }
         let Some(tls) = &self.tls else {
             let Some(http) = self.version(&stream, deadline).await else { return };
-            return self.http(http, stream, peer.into(), deadline, handler).await;
+            return self.http(http, stream, peer.into(), deadline, service).await;
         };
         match tokio::time::timeout_at(deadline, Box::pin(tls.accept(stream))).await {
             Ok(Ok(stream)) => {
                 let peer = Peer::new(peer, stream.get_ref().1.peer_certificates());
                 // In a box, so that a connection without TLS has no room for it.
-                Box::pin(self.http(self.agreed(&stream), stream, peer, deadline, handler)).await;
+                Box::pin(self.http(self.agreed(&stream), stream, peer, deadline, service)).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
             Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -153,14 +160,17 @@ impl Port {
         Ok(())
     }
 
-    async fn http<I>(&self, http: &Builder<TokioExecutor>, io: I, peer: Peer, deadline: Instant, handler: impl Handler)
+    async fn http<I, S, B>(&self, http: &Builder<TokioExecutor>, io: I, peer: Peer, deadline: Instant, service: S)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
+        S: Clone + Send + Sync + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let service = service_fn(|request| {
-            let (handler, peer) = (handler.clone(), peer.clone());
+        let service = service_fn(|mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer.clone());
             // In a box: hyper keeps the room of a call for as long as its connection, idle streams included.
-            Box::pin(async move { Ok::<_, Infallible>(handler.handle(request, &peer).await) })
+            Box::pin(service.clone().oneshot(request))
         });
         let io = TokioIo::new(FirstBytes::new(io, deadline));
         let mut connection = std::pin::pin!(http.serve_connection(io, service));

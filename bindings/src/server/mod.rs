@@ -6,7 +6,7 @@ mod first_bytes;
 mod limits;
 mod tls;
 
-pub use accept::{Handler, Port};
+pub use accept::Port;
 pub use drain::Drain;
 pub use limits::{ConnectionLimits, raise_open_files};
 pub use tls::{TlsError, acceptor};

@@ -1,0 +1,153 @@
+//! Builds a [`Server`] from its parts.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use jsonrpsee::Methods;
+use tokio::sync::watch;
+use tricord_bindings::server::{ConnectionLimits, Drain};
+use tricord_bindings::{Authenticator, BindingSettings, Protocol};
+
+use super::auxiliary::AuxiliaryServices;
+use super::cors::Cors;
+use super::{Cards, Inner, Server};
+use crate::card::{Document, JwkSet};
+use crate::config::{CARD_MAX_AGE, Network};
+use crate::protocol::PROTOCOL;
+use crate::schema::service::Handlers;
+use crate::schema::{self, A2aService};
+
+/// The parts of a server. Everything but the service has a default.
+pub struct Builder<S> {
+    service: Arc<S>,
+    protocol: &'static Protocol,
+    settings: BindingSettings,
+    connections: ConnectionLimits,
+    base_path: String,
+    cards: Cards,
+    keys: JwkSet,
+    max_age: Duration,
+    cors: Cors,
+    proxies: Vec<Network>,
+    ready: watch::Receiver<bool>,
+}
+
+impl<S> std::fmt::Debug for Builder<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("base_path", &self.base_path).finish_non_exhaustive()
+    }
+}
+
+impl<S: A2aService> Builder<S> {
+    pub(super) fn new(service: Arc<S>) -> Self {
+        Self {
+            service,
+            protocol: &PROTOCOL,
+            settings: BindingSettings::default(),
+            connections: ConnectionLimits::default(),
+            base_path: String::new(),
+            cards: Arc::new(|_| None),
+            keys: JwkSet::default(),
+            max_age: CARD_MAX_AGE,
+            cors: Cors::default(),
+            proxies: Vec::new(),
+            // A receiver whose sender is gone keeps its last value.
+            ready: watch::channel(true).1,
+        }
+    }
+
+    /// Sets the protocol; [`PROTOCOL`] by default.
+    #[must_use]
+    pub fn protocol(mut self, protocol: &'static Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    /// Sets the limits on request bodies, and the pings on streams.
+    #[must_use]
+    pub fn settings(mut self, settings: BindingSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Sets the limits on connections.
+    #[must_use]
+    pub fn connections(mut self, limits: ConnectionLimits) -> Self {
+        self.connections = limits;
+        self
+    }
+
+    /// Sets the prefix of every path of HTTP+JSON, JSON-RPC and cards: empty, or `/segment…` without a slash at the end.
+    #[must_use]
+    pub fn base_path(mut self, path: impl Into<String>) -> Self {
+        self.base_path = path.into();
+        self
+    }
+
+    /// Sets where cards come from; there are none by default.
+    #[must_use]
+    pub fn cards(mut self, cards: Cards) -> Self {
+        self.cards = cards;
+        self
+    }
+
+    /// Sets the public keys that verify cards; none by default.
+    #[must_use]
+    pub fn keys(mut self, keys: JwkSet) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// Sets how long clients may cache cards and other documents; five minutes by default.
+    #[must_use]
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.max_age = max_age;
+        self
+    }
+
+    /// Sets the web origins whose pages may call, or `*`; none by default. With `credentials` their requests may carry
+    /// cookies, which `*` never allows.
+    #[must_use]
+    pub fn cors(mut self, origins: &[String], credentials: bool) -> Self {
+        self.cors = Cors::new(origins, credentials);
+        self
+    }
+
+    /// Sets the proxies whose `x-forwarded-for` is trusted, for logs; none by default.
+    #[must_use]
+    pub fn trusted_proxies(mut self, proxies: Vec<Network>) -> Self {
+        self.proxies = proxies;
+        self
+    }
+
+    /// Sets whether the server accepts work, for `/readyz` and gRPC health; always by default, and never once it drains.
+    #[must_use]
+    pub fn ready(mut self, ready: watch::Receiver<bool>) -> Self {
+        self.ready = ready;
+        self
+    }
+
+    /// Builds the server with this authenticator.
+    ///
+    /// # Errors
+    /// If the reflection service refuses the schema's descriptors.
+    pub fn build(self, authenticator: impl Authenticator) -> Result<Server<S>, tonic_reflection::server::Error> {
+        let now = SystemTime::now();
+        Ok(Server(Arc::new(Inner {
+            pipeline: Handlers::pipeline(self.service, self.protocol, authenticator, self.settings),
+            methods: Methods::new(),
+            auxiliary: AuxiliaryServices::new()?,
+            connections: self.connections,
+            base_path: self.base_path,
+            cards: self.cards,
+            keys: (!self.keys.keys.is_empty()).then(|| Document::new(&self.keys, now)),
+            openapi: Document::of(schema::OPENAPI, now),
+            openrpc: Document::of(schema::OPENRPC, now),
+            max_age: self.max_age,
+            cors: self.cors,
+            proxies: self.proxies,
+            ready: self.ready,
+            drain: Drain::new(),
+        })))
+    }
+}

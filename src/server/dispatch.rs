@@ -1,0 +1,107 @@
+//! Finds what answers a request, by its head alone.
+//!
+//! `content-type: application/grpc` is gRPC, or gRPC-Web; a few paths stand outside the schema (`routes`); a POST of an
+//! endpoint is JSON-RPC; everything else is HTTP+JSON.
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, Uri};
+use tricord_bindings::body::discard;
+use tricord_bindings::error::kinds;
+use tricord_bindings::pipeline::RequestBody;
+use tricord_bindings::{Body, Error, Peer, grpc, http_json, jsonrpc};
+
+use super::routes::{self, Route};
+use super::{Inner, Server, documents, grpc_web};
+use crate::card::Document;
+use crate::schema::{self, A2aService};
+
+impl<S: A2aService> Server<S> {
+    /// Answers one request of this peer.
+    pub(super) async fn dispatch(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
+        let Inner { pipeline, base_path, cards, ready, drain, max_age, .. } = &*self.0;
+        if is_grpc(&request) {
+            return self.grpc(request, peer).await;
+        }
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        let below = routes::below(path, base_path);
+        let document = |document: &Document| documents::answer(&head.method, &head.headers, document, *max_age);
+        match Route::of(path, below) {
+            Route::Live => routes::probe(&head.method, true),
+            Route::Ready => routes::probe(&head.method, *ready.borrow() && !drain.has_begun()),
+            Route::OpenApi => document(&self.0.openapi),
+            Route::OpenRpc => document(&self.0.openrpc),
+            Route::Keys => match &self.0.keys {
+                Some(keys) => document(keys),
+                None => self.refuse(&head, &Error::new(&kinds::METHOD_NOT_FOUND, "cards are not signed here")),
+            },
+            Route::Card(agent) => match cards(agent.as_deref()) {
+                Some(card) => document(&card),
+                None => {
+                    let error = Error::new(&kinds::METHOD_NOT_FOUND, "no agent of this name is served here");
+                    self.refuse(&head, &error)
+                }
+            },
+            Route::JsonRpc(agent) if head.method == Method::POST => {
+                let agent = agent.map(|agent| agent.into_owned());
+                jsonrpc::serve(pipeline, head, peer, body, agent.as_deref(), &self.0.methods).await
+            }
+            Route::JsonRpc(_) => {
+                let error = Error::new(&kinds::METHOD_NOT_ALLOWED, "this is a JSON-RPC endpoint: it answers POST");
+                self.refuse(&head, &error.with_allow("POST"))
+            }
+            Route::Schema => {
+                // A path that is not below the base path has no rule either.
+                let skip = if below.is_some() { base_path.len() } else { path.len() };
+                http_json::serve(pipeline, head, peer, body, skip).await
+            }
+        }
+    }
+
+    /// Answers with an error, as HTTP+JSON does.
+    pub(super) fn refuse(&self, head: &Parts, error: &Error) -> Response<Body> {
+        http_json::refuse(&self.0.pipeline, &head.headers, error)
+    }
+
+    async fn grpc(&self, mut request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
+        without_base_path(&mut request, &self.0.base_path);
+        if grpc_web::take(&mut request) {
+            return grpc_web::answer(request, |request| self.plain_grpc(request, peer)).await;
+        }
+        self.plain_grpc(request, peer).await
+    }
+
+    async fn plain_grpc(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
+        let Inner { pipeline, auxiliary, .. } = &*self.0;
+        let (head, body) = request.into_parts();
+        if head.uri.path().starts_with(schema::grpc::PREFIX) {
+            return grpc::serve(pipeline, head, peer, body).await;
+        }
+        match pipeline.authenticate(&head, peer).await {
+            Ok(_) => auxiliary.serve(Request::from_parts(head, body)).await,
+            Err(error) => {
+                discard(&head.headers, body);
+                grpc::refuse(pipeline, &error)
+            }
+        }
+    }
+}
+
+/// gRPC below the base path is gRPC too: clients that were given one address put all their paths behind it.
+fn without_base_path<B>(request: &mut Request<B>, base_path: &str) {
+    let Some(path) = routes::below(request.uri().path(), base_path).filter(|_| !base_path.is_empty()) else { return };
+    if let Ok(path) = PathAndQuery::try_from(path) {
+        let mut parts = request.uri().clone().into_parts();
+        parts.path_and_query = Some(path);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+}
+
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
