@@ -54,7 +54,11 @@ mod task;
 #[cfg(feature = "cli")]
 mod telemetry;
 
-pub use launch::{Launch, LaunchError, Running, shutdown_signal};
+pub use launch::{Conflict, Embedded, Launch, LaunchError, Running, shutdown_signal};
+
+// What `Launch::routes`, `methods` and `grpc` take, in the versions that they take.
+pub use tricord_bindings::{Identity, Principal};
+pub use {axum, jsonrpsee, tonic};
 
 /// The layers below the public interface, for the tests, benchmarks and fuzz targets of this repository.
 ///

@@ -8,6 +8,7 @@ use tricord_bindings::server::TlsError;
 
 use crate::card::SigningError;
 use crate::engine::EngineError;
+use crate::server::Conflict;
 use crate::store::OpenError;
 
 /// The reason why a server cannot start. Displays as one line that starts with the setting concerned.
@@ -63,6 +64,9 @@ pub enum LaunchError {
     /// An agent cannot be started, or its name is not allowed.
     #[error("agent: {0}")]
     Agent(String),
+    /// The program serves something under a name of A2A.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// The reflection service refused the descriptors of the schema.
     #[error("reflection: {0}")]
     Reflection(String),

@@ -13,6 +13,10 @@ use tricord_bindings::pipeline::RequestBody;
 
 use crate::schema::{DESCRIPTORS, grpc};
 
+/// The names of the services beside the schema's.
+pub(super) const NAMES: [&str; 3] =
+    ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+
 /// The services beside the schema's.
 #[derive(Debug, Clone)]
 pub(super) struct AuxiliaryServices {

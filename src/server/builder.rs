@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use jsonrpsee::Methods;
 use tokio::sync::watch;
 use tricord_bindings::server::{ConnectionLimits, Drain};
 use tricord_bindings::{Authenticator, BindingSettings, Protocol};
 
+use super::additional::{Additional, Conflict};
 use super::auxiliary::AuxiliaryServices;
 use super::cors::Cors;
-use super::{Cards, Inner, Server};
+use super::{Cards, Inner, Server, routes};
 use crate::card::{Document, JwkSet};
 use crate::config::{CARD_MAX_AGE, Network};
 use crate::protocol::PROTOCOL;
@@ -30,6 +30,8 @@ pub struct Builder<S> {
     cors: Cors,
     proxies: Vec<Network>,
     ready: watch::Receiver<bool>,
+    agents: Vec<String>,
+    additional: Additional,
 }
 
 impl<S> std::fmt::Debug for Builder<S> {
@@ -53,6 +55,8 @@ impl<S: A2aService> Builder<S> {
             proxies: Vec::new(),
             // A receiver whose sender is gone keeps its last value.
             ready: watch::channel(true).1,
+            agents: Vec::new(),
+            additional: Additional::default(),
         }
     }
 
@@ -127,15 +131,32 @@ impl<S: A2aService> Builder<S> {
         self
     }
 
+    /// Sets the names of the agents, whose paths are A2A's; none by default.
+    #[must_use]
+    pub fn agents(mut self, names: Vec<String>) -> Self {
+        self.agents = names;
+        self
+    }
+
+    /// Sets what the program serves beside A2A; nothing by default.
+    #[must_use]
+    pub fn additional(mut self, additional: Additional) -> Self {
+        self.additional = additional;
+        self
+    }
+
     /// Builds the server with this authenticator.
     ///
     /// # Errors
-    /// If the reflection service refuses the schema's descriptors.
-    pub fn build(self, authenticator: impl Authenticator) -> Result<Server<S>, tonic_reflection::server::Error> {
+    /// If the reflection service refuses the schema's descriptors, or if what the program serves conflicts with A2A.
+    pub fn build(self, authenticator: impl Authenticator) -> Result<Server<S>, BuildError> {
         let now = SystemTime::now();
+        self.additional.check(self.protocol, &routes::paths(&self.base_path, &self.agents))?;
         Ok(Server(Arc::new(Inner {
             pipeline: Handlers::pipeline(self.service, self.protocol, authenticator, self.settings),
-            methods: Methods::new(),
+            services: self.additional.services(),
+            additional: self.additional,
+            agents: self.agents,
             auxiliary: AuxiliaryServices::new()?,
             connections: self.connections,
             base_path: self.base_path,
@@ -150,4 +171,15 @@ impl<S: A2aService> Builder<S> {
             drain: Drain::new(),
         })))
     }
+}
+
+/// Why a server cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The reflection service refused the descriptors of the schema.
+    #[error("reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    /// The program serves something under a name of A2A.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
 }

@@ -7,15 +7,20 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
+use tower::ServiceExt as _;
 use tricord_bindings::body::discard;
 use tricord_bindings::error::kinds;
 use tricord_bindings::pipeline::RequestBody;
-use tricord_bindings::{Body, Error, Peer, grpc, http_json, jsonrpc};
+use tricord_bindings::request::Request as _;
+use tricord_bindings::{Body, Error, Peer, grpc, http_json, jsonrpc, query};
 
 use super::routes::{self, Route};
 use super::{Inner, Server, documents, grpc_web};
 use crate::card::Document;
-use crate::schema::{self, A2aService};
+use crate::schema::{self, A2aService, GetTaskRequest};
+
+/// The verbs of the schema.
+static VERBS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
 
 impl<S: A2aService> Server<S> {
     /// Answers one request of this peer.
@@ -46,7 +51,7 @@ impl<S: A2aService> Server<S> {
             },
             Route::JsonRpc(agent) if head.method == Method::POST => {
                 let agent = agent.map(|agent| agent.into_owned());
-                jsonrpc::serve(pipeline, head, peer, body, agent.as_deref(), &self.0.methods).await
+                jsonrpc::serve(pipeline, head, peer, body, agent.as_deref(), &self.0.additional.methods).await
             }
             Route::JsonRpc(_) => {
                 let error = Error::new(&kinds::METHOD_NOT_ALLOWED, "this is a JSON-RPC endpoint: it answers POST");
@@ -57,6 +62,26 @@ impl<S: A2aService> Server<S> {
                 let skip = if below.is_some() { base_path.len() } else { path.len() };
                 http_json::serve(pipeline, head, peer, body, skip).await
             }
+        }
+    }
+
+    /// Returns whether A2A serves this path over HTTP. The paths of agents that do not exist are not A2A's.
+    pub(super) fn is_a2a(&self, path: &str) -> bool {
+        let below = routes::below(path, &self.0.base_path);
+        let is_agent = |name: &str| self.0.agents.iter().any(|agent| agent == name);
+        let is_rpc = |path: &str| {
+            let codecs = self.0.pipeline.protocol().codecs.iter();
+            let routes = codecs.flat_map(|codec| VERBS.iter().map(move |verb| codec.http_route(verb, path)));
+            let mut routes = routes.filter_map(|route| match route {
+                query::Route::Rpc(route) => Some(route),
+                query::Route::OtherVerbs(_) | query::Route::NotFound => None,
+            });
+            routes.any(|route| route.variables.get(GetTaskRequest::SCOPE.name).is_none_or(is_agent))
+        };
+        match Route::of(path, below) {
+            Route::Card(Some(agent)) | Route::JsonRpc(Some(agent)) => is_agent(&agent),
+            Route::Schema => below.is_some_and(is_rpc),
+            _ => true,
         }
     }
 
@@ -74,12 +99,18 @@ impl<S: A2aService> Server<S> {
     }
 
     async fn plain_grpc(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
-        let Inner { pipeline, auxiliary, .. } = &*self.0;
-        let (head, body) = request.into_parts();
+        let Inner { pipeline, auxiliary, services, .. } = &*self.0;
+        let (mut head, body) = request.into_parts();
         if head.uri.path().starts_with(schema::grpc::PREFIX) {
             return grpc::serve(pipeline, head, peer, body).await;
         }
         match pipeline.authenticate(&head, peer).await {
+            Ok(principal) if services.has(head.uri.path()) => {
+                head.extensions.insert(principal);
+                let request = Request::from_parts(head, body).map(tonic::body::Body::new);
+                let Ok(response) = services.routes.clone().oneshot(request).await;
+                response.map(Body::Grpc)
+            }
             Ok(_) => auxiliary.serve(Request::from_parts(head, body)).await,
             Err(error) => {
                 discard(&head.headers, body);
@@ -101,7 +132,8 @@ fn without_base_path<B>(request: &mut Request<B>, base_path: &str) {
     }
 }
 
-fn is_grpc<B>(request: &Request<B>) -> bool {
+/// Returns whether a request is gRPC or gRPC-Web, by its media type.
+pub(super) fn is_grpc<B>(request: &Request<B>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }

@@ -1,5 +1,6 @@
 //! One port for everything: gRPC, JSON-RPC, HTTP+JSON, cards, probes, as an [`axum::Router`] under tower layers.
 
+mod additional;
 pub(crate) mod admin;
 mod auxiliary;
 mod builder;
@@ -18,9 +19,9 @@ mod routes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jsonrpsee::Methods;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tricord_bindings::server::{ConnectionLimits, Drain, Port};
 use tricord_bindings::{CallStats, Pipeline};
@@ -29,10 +30,12 @@ use crate::card::Document;
 use crate::config::Network;
 use crate::schema::A2aService;
 use crate::schema::service::Handlers;
+use additional::Services;
 use auxiliary::AuxiliaryServices;
 use cors::Cors;
 
-pub use builder::Builder;
+pub use additional::{Additional, Conflict};
+pub use builder::{BuildError, Builder};
 pub use routes::Cards;
 pub(crate) use routes::is_served;
 pub use tricord_bindings::Anonymous;
@@ -42,8 +45,11 @@ pub struct Server<S>(Arc<Inner<S>>);
 
 struct Inner<S> {
     pipeline: Pipeline<Handlers<S>>,
-    /// JSON-RPC methods beside those of the schema.
-    methods: Methods,
+    /// What the program serves beside A2A.
+    additional: Additional,
+    /// Its gRPC services.
+    services: Services,
+    agents: Vec<String>,
     auxiliary: AuxiliaryServices,
     connections: ConnectionLimits,
     base_path: String,
@@ -79,10 +85,15 @@ impl<S: A2aService> Server<S> {
     /// Serves [`Server::router`] on a listener, with TLS if there is an acceptor, until [`Server::begin_stop`]. Connections
     /// outlive it; wait for them with [`Server::stopped`].
     pub async fn serve(&self, listener: TcpListener, tls: Option<TlsAcceptor>) {
-        let health = tokio::spawn(self.0.auxiliary.clone().follow(self.0.ready.clone()));
+        let health = self.report_health();
         let port = Port::new(tls, self.0.connections.clone(), self.0.drain.clone());
         port.serve(listener, self.router()).await;
         health.abort();
+    }
+
+    /// Reports to gRPC health checks whether the server accepts work, until the task is aborted.
+    pub fn report_health(&self) -> JoinHandle<()> {
+        tokio::spawn(self.0.auxiliary.clone().follow(self.0.ready.clone()))
     }
 
     /// Begins to shut down: `/readyz` fails, no connection is accepted, and peers are asked to close theirs. Requests under

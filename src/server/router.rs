@@ -8,15 +8,18 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::middleware::{Next, from_fn};
 use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode};
 use tower::Layer as _;
 use tower_http::compression::CompressionBody;
 use tracing::{Instrument as _, Span};
+use tricord_bindings::body::discard;
 use tricord_bindings::pipeline::{ACCESS, RequestBody};
 use tricord_bindings::{Body, Peer};
 
 use super::cors::Cors;
+use super::dispatch::is_grpc;
 use super::request_id::RequestIdLayers;
 use super::{Server, client, compression, request_id};
 use crate::schema::A2aService;
@@ -38,7 +41,51 @@ impl<S: A2aService> Server<S> {
                 Ok::<_, Infallible>(server.answer(request, &peer).await)
             }
         });
-        Router::new().fallback_service(self.layers().layer(a2a))
+        self.additional_routes().fallback_service(self.layers().layer(a2a))
+    }
+
+    /// Returns the program's own routes, behind authentication.
+    fn additional_routes(&self) -> Router {
+        let routes = self.0.additional.routes.clone();
+        if !routes.has_routes() {
+            return routes;
+        }
+        let server = self.clone();
+        let authenticated = from_fn(move |request: Request<axum::body::Body>, next: Next| {
+            let server = server.clone();
+            async move {
+                let peer = peer(request.extensions());
+                let span = server.span(request.headers(), &peer);
+                server.answer_route(request, peer, next).instrument(span).await
+            }
+        });
+        routes.route_layer(authenticated).layer(self.layers())
+    }
+
+    /// Answers a request for a route of the program's own. A path of A2A stays A2A's: a route such as `/tasks/{*rest}` may
+    /// match one that was not known at the start.
+    async fn answer_route(
+        &self,
+        request: Request<axum::body::Body>,
+        peer: Peer,
+        next: Next,
+    ) -> Response<axum::body::Body> {
+        if is_grpc(&request) || self.is_a2a(request.uri().path()) {
+            return self.answer(request, &peer).await.map(axum::body::Body::new);
+        }
+        let (mut head, body) = request.into_parts();
+        match self.0.pipeline.authenticate(&head, &peer).await {
+            Ok(principal) => {
+                head.extensions.insert(principal);
+                head.extensions.insert(ConnectInfo(peer.address()));
+                next.run(Request::from_parts(head, body)).await
+            }
+            Err(error) => {
+                let refused = self.refuse(&head, &error);
+                discard(&head.headers, body);
+                refused.map(axum::body::Body::new)
+            }
+        }
     }
 
     fn layers(&self) -> Layers {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Response, StatusCode};
 use tricord_bindings::query::Path;
+use tricord_bindings::request::Request as _;
 use tricord_bindings::{Binding, Body};
 
 use crate::card::Document;
 use crate::protocol::{
     CARD_PATH, KEYS_PATH, LIVE_PATH, OLD_CARD_PATH, OPENAPI_PATH, OPENRPC_PATH, READY_PATH, binding_of,
 };
-use crate::schema::AgentInterface;
 use crate::schema::http_json::{ACTIONS, WORDS};
+use crate::schema::{AgentInterface, GetTaskRequest, RPCS};
 
 /// Gives the card of an agent, or of the default one; `None` when there is no such agent.
 pub type Cards = Arc<dyn Fn(Option<&str>) -> Option<Arc<Document>> + Send + Sync>;
@@ -67,6 +68,34 @@ impl<'a> Route<'a> {
             _ => Route::Schema,
         }
     }
+}
+
+/// Returns every path that is served with these agents, with an example for each variable.
+pub(super) fn paths(base_path: &str, agents: &[String]) -> Vec<String> {
+    let mut below = vec![String::new(), OPENAPI_PATH.to_owned(), OPENRPC_PATH.to_owned(), KEYS_PATH.to_owned()];
+    for agent in agents.iter().map(|agent| format!("/{agent}")).chain([String::new()]) {
+        below.extend([CARD_PATH, OLD_CARD_PATH, ""].map(|path| format!("{agent}{path}")));
+    }
+    let mut paths: Vec<_> = below.iter().map(|path| format!("{base_path}{path}")).collect();
+    paths.extend([LIVE_PATH, READY_PATH, CARD_PATH, OLD_CARD_PATH, KEYS_PATH].map(str::to_owned));
+    let with_slash: Vec<_> = paths.iter().map(|path| format!("{path}/")).collect();
+    paths.extend(with_slash);
+    for template in RPCS.iter().flat_map(|rpc| rpc.rules).map(|rule| rule.template) {
+        let agent_variable = format!("{{{}}}", GetTaskRequest::SCOPE.name);
+        let names: &[String] = if template.contains(&agent_variable) { agents } else { &[String::new()] };
+        paths.extend(
+            names.iter().map(|name| format!("{base_path}{}", example(&template.replace(&agent_variable, name)))),
+        );
+    }
+    paths.retain(|path| !path.is_empty());
+    paths
+}
+
+/// Returns a path of a template, with an example for each variable.
+fn example(template: &str) -> String {
+    let mut pieces = template.split('{');
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |path, piece| path + "example" + piece.split_once('}').map_or("", |(_, rest)| rest))
 }
 
 /// What follows the base path, where a path is below it.
@@ -169,6 +198,21 @@ mod tests {
         }
         let elsewhere = interface("HTTP+JSON", "/v1");
         assert!(!is_served(&elsewhere, "https://a.example/y", "/v1"));
+    }
+
+    #[test]
+    fn the_list_of_paths_has_every_route_and_rule() {
+        let paths = paths("/v1", &["kit".to_owned()]);
+        for path in
+            ["/livez", "/readyz/", "/v1", "/v1/", "/v1/kit", "/v1/kit/.well-known/agent.json", "/v1/openapi.json"]
+        {
+            assert!(paths.iter().any(|known| known == path), "{path}");
+        }
+        for path in
+            ["/v1/message:send", "/v1/kit/message:send", "/v1/tasks/example:cancel", "/v1/kit/extendedAgentCard"]
+        {
+            assert!(paths.iter().any(|known| known == path), "{path}");
+        }
     }
 
     #[test]

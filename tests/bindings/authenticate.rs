@@ -19,7 +19,7 @@ use crate::support::{framed, grpc_path, message_proto, start_as};
 
 /// Accepts callers with the header `x-key: good`, and notes where they come from and how many certificates they show.
 #[derive(Clone, Default)]
-struct Keys {
+pub(crate) struct Keys {
     seen: Arc<Mutex<Vec<(IpAddr, usize)>>>,
 }
 
@@ -37,7 +37,7 @@ impl Authenticator for Keys {
     }
 }
 
-const KEY: (&str, &str) = ("x-key", "good");
+pub(crate) const KEY: (&str, &str) = ("x-key", "good");
 
 #[tokio::test]
 async fn every_binding_refuses_a_stranger_before_it_reads_the_body() {

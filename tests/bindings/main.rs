@@ -1,5 +1,6 @@
 //! The three wires and their port, over real sockets, with a service behind them that only says what it was asked.
 
+mod additional;
 mod authenticate;
 mod codec;
 mod grpc;

@@ -206,7 +206,11 @@ pub(crate) async fn start_as(authenticator: impl Authenticator) -> Running {
     serve(|builder| builder, authenticator).await
 }
 
-async fn serve(change: impl FnOnce(Builder<Dummy>) -> Builder<Dummy>, authenticator: impl Authenticator) -> Running {
+/// Serves a changed server to callers that this authenticator accepts.
+pub(crate) async fn serve(
+    change: impl FnOnce(Builder<Dummy>) -> Builder<Dummy>,
+    authenticator: impl Authenticator,
+) -> Running {
     let dummy = Arc::new(Dummy::default());
     let server = change(Server::builder(dummy.clone())).build(authenticator).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -274,6 +278,13 @@ impl Answer {
 }
 
 impl Running {
+    /// The clients of another server, at this address.
+    pub(crate) fn at(at: SocketAddr) -> Self {
+        let dummy = Arc::new(Dummy::default());
+        let server = Server::builder(dummy.clone()).build(Anonymous).unwrap();
+        Self { at, dummy, server }
+    }
+
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.at).await.unwrap()
     }

@@ -1,5 +1,8 @@
 //! Methods that a program adds to those of the schema, in a jsonrpsee `RpcModule`.
 
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
 use http::Extensions;
 use jsonrpsee::ConnectionId;
 use jsonrpsee::core::server::{MethodCallback, Methods};
@@ -25,15 +28,22 @@ pub(super) async fn call(
     extensions.insert(principal.clone());
     let id: Id<'_> = id.and_then(|id| serde_json::from_slice(id).ok()).unwrap_or(Id::Null);
     let params = Params::new(std::str::from_utf8(params).ok());
-    let response = match methods.method(method) {
-        Some(MethodCallback::Sync(callback)) => callback(id, params, usize::MAX, extensions),
-        Some(MethodCallback::Async(callback)) => {
-            callback(id.into_owned(), params.into_owned(), ConnectionId(0), usize::MAX, extensions).await
-        }
-        Some(MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_)) | None => {
-            let method: String = method.chars().take(64).collect();
-            return Err(Error::new(&kinds::METHOD_NOT_FOUND, format!("no method {method:?}")));
+    let response = async {
+        match methods.method(method) {
+            Some(MethodCallback::Sync(callback)) => Ok(callback(id, params, usize::MAX, extensions)),
+            Some(MethodCallback::Async(callback)) => {
+                Ok(callback(id.into_owned(), params.into_owned(), ConnectionId(0), usize::MAX, extensions).await)
+            }
+            Some(MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_)) | None => {
+                let method: String = method.chars().take(64).collect();
+                Err(Error::new(&kinds::METHOD_NOT_FOUND, format!("no method {method:?}")))
+            }
         }
     };
-    Ok(response.into_json())
+    // A panic is an internal error of this call only, as in the handlers of the schema.
+    let response = AssertUnwindSafe(response).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(method, "a JSON-RPC method panicked");
+        Err(Error::internal())
+    });
+    Ok(response?.into_json())
 }

@@ -1,0 +1,223 @@
+//! From a configuration to a running engine and server, without the public port.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tricord_bindings::BindingSettings;
+use tricord_bindings::body::{BodyLimits, Budget};
+use tricord_bindings::server::ConnectionLimits;
+
+use super::{Launch, LaunchError};
+use crate::agents::{BoxAgent, BuiltAgent, TestHooks};
+use crate::card::{self, Document, Signer};
+use crate::config::Config;
+use crate::engine::{AgentSpec, Engine};
+use crate::protocol;
+use crate::server::admin::{self, Admin};
+use crate::server::metrics::Metrics;
+use crate::server::{Additional, Anonymous, BuildError, Cards, Server, is_served};
+use crate::service::{AgentProfile, Service};
+use crate::store::{Health, Options, Store};
+
+/// How long connections have to close once all runs and streams have ended.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A configuration whose agents are made.
+pub(super) struct Prepared {
+    pub(super) config: Config,
+    agents: Agents,
+    additional: Additional,
+}
+
+/// An engine and a server that run, with the admin port if there is one.
+pub(super) struct Started {
+    pub(super) config: Config,
+    pub(super) server: Server<Service>,
+    engine: Engine,
+    pub(super) public_url: String,
+    pub(super) admin_address: Option<SocketAddr>,
+    admin: Option<JoinHandle<()>>,
+}
+
+impl Launch {
+    /// Checks the agents and makes them.
+    pub(super) fn prepare(self) -> Result<Prepared, LaunchError> {
+        let Self { mut config, rust, wrong, additional } = self;
+        if let Some(problem) = wrong {
+            return Err(LaunchError::Agent(problem));
+        }
+        let Some(first) = config.agents.first() else {
+            return Err(LaunchError::Agent("no agent was given: add at least one".to_owned()));
+        };
+        if config.default_agent.is_empty() {
+            config.default_agent.clone_from(&first.name);
+        }
+        let agents = Agents::build(&config, &rust)?;
+        Ok(Prepared { config, agents, additional })
+    }
+}
+
+impl Prepared {
+    /// Opens the store and starts the engine and the admin port, for a server whose public port has this address.
+    pub(super) async fn start(self, address: SocketAddr) -> Result<Started, LaunchError> {
+        let Self { config, agents, additional } = self;
+        let admin_listener = match config.admin.listen {
+            Some(address) => Some(listen("admin.listen", address).await?),
+            None => None,
+        };
+        let public_url = config.public_url(address);
+        let signer = signer(&config, &public_url)?;
+        let (profiles, cards) = profiles(&config, &public_url, &signer)?;
+        let options = Options { url: config.store.url.clone(), keep_finished: config.store.keep_finished };
+        let store = tokio::task::spawn_blocking(move || Store::open(&options)).await;
+        let store = store.map_err(|e| LaunchError::Agent(e.to_string()))??;
+        let engine = Engine::start(store, agents.specs, config.limits.engine.clone()).await?;
+        let service = Service::new(engine.clone(), profiles, &config.default_agent);
+        let server = Server::builder(Arc::new(service))
+            .protocol(if config.protocol.assume_version.is_some() {
+                &protocol::PROTOCOL_ASSUMING_CURRENT
+            } else {
+                &protocol::PROTOCOL
+            })
+            .settings(settings(&config))
+            .connections(ConnectionLimits { keep_alive: config.server.keep_alive, ..ConnectionLimits::default() })
+            .base_path(config.server.base_path.clone())
+            .cors(&config.server.cors_origins, config.server.cors_credentials)
+            .trusted_proxies(config.server.trusted_proxies.clone())
+            .cards(cards)
+            .keys(signer.public())
+            .max_age(config.server.card_max_age)
+            .ready(readiness(&engine))
+            .agents(config.agents.iter().map(|agent| agent.name.clone()).collect())
+            .additional(additional)
+            .build(Anonymous);
+        let server = match server {
+            Ok(server) => server,
+            Err(error) => {
+                engine.close().await;
+                return Err(match error {
+                    BuildError::Reflection(error) => LaunchError::Reflection(error.to_string()),
+                    BuildError::Conflict(conflict) => LaunchError::Conflict(conflict),
+                });
+            }
+        };
+        let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let admin = admin_listener.map(|listener| {
+            let metrics = Metrics::new(server.clone(), engine.clone());
+            let admin = Admin { engine: engine.clone(), test_hooks: agents.test_hooks, metrics };
+            tokio::spawn(admin::serve(listener, admin))
+        });
+        Ok(Started { config, server, engine, public_url, admin_address, admin })
+    }
+}
+
+impl Started {
+    /// Shuts down: accepts nothing more, gives runs the configured grace while streams stay open, ends the streams, and
+    /// leaves runs that have not ended to the next start.
+    pub(super) async fn shut_down(self) {
+        let Self { config, server, engine, admin, .. } = self;
+        let runs = engine.load().runs;
+        tracing::info!(runs, grace = ?config.server.grace, "stopping; waiting for runs to end");
+        server.begin_stop();
+        engine.drain(config.server.grace).await;
+        let runs = engine.load().runs;
+        if runs > 0 {
+            tracing::warn!(runs, "aborting runs that did not end in time; the next start recovers their tasks");
+        }
+        // Before the streams end, so that they still carry the last events of runs.
+        engine.close().await;
+        server.end_streams();
+        server.stopped(CLOSE_PATIENCE).await;
+        if let Some(admin) = admin {
+            admin.abort();
+        }
+    }
+}
+
+/// The agents, made from their settings.
+pub(super) struct Agents {
+    specs: Vec<AgentSpec>,
+    test_hooks: Vec<Arc<dyn TestHooks>>,
+}
+
+impl Agents {
+    pub(super) fn build(config: &Config, rust: &HashMap<String, BoxAgent>) -> Result<Self, LaunchError> {
+        let mut agents = Self { specs: Vec::new(), test_hooks: Vec::new() };
+        for agent in &config.agents {
+            let wrong = |text: String| LaunchError::Agent(format!("{}: {text}", agent.name));
+            let BuiltAgent { agent: built, test_hooks } = match agent.kind.settings() {
+                Some(settings) => settings.build(agent.cancel_grace).map_err(wrong)?,
+                None => {
+                    let given = rust.get(&agent.name).cloned();
+                    given.ok_or_else(|| wrong("the program gave no agent of this name".to_owned()))?.into()
+                }
+            };
+            agents.test_hooks.extend(test_hooks);
+            agents.specs.push(AgentSpec {
+                name: agent.name.as_str().into(),
+                agent: built,
+                on_restart: agent.on_restart,
+                cancel_grace: agent.cancel_grace,
+            });
+        }
+        Ok(agents)
+    }
+}
+
+/// Makes the signer of cards. Signatures name the URL of the keys if `public_url` is configured.
+pub(super) fn signer(config: &Config, public_url: &str) -> Result<Signer, LaunchError> {
+    let published = || format!("{public_url}{}{}", config.server.base_path, protocol::KEYS_PATH);
+    let jku = config.server.public_url.is_some().then(published);
+    Signer::from_config(&config.server.card_keys, jku).map_err(|(at, source)| LaunchError::CardKey { at, source })
+}
+
+fn profiles(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<AgentProfile>, Cards), LaunchError> {
+    let now = SystemTime::now();
+    let mut documents = HashMap::new();
+    let mut profiles = Vec::new();
+    for agent in &config.agents {
+        let mut card = card::card(config, agent, public_url);
+        let mut interfaces = card.supported_interfaces.iter();
+        if let Some(lost) = interfaces.find(|at| !is_served(at, public_url, &config.server.base_path)) {
+            return Err(LaunchError::NotServed { agent: agent.name.clone(), url: lost.url.clone() });
+        }
+        signer.sign(&mut card).map_err(|source| LaunchError::CardKey { at: 0, source })?;
+        documents.insert(agent.name.clone(), Arc::new(Document::new(&card, now)));
+        let dedupe_message_id = agent.dedupe_message_id;
+        profiles.push(AgentProfile { name: agent.name.as_str().into(), card, dedupe_message_id });
+    }
+    let default = config.default_agent.clone();
+    let cards: Cards = Arc::new(move |agent| documents.get(agent.unwrap_or(&default)).cloned());
+    Ok((profiles, cards))
+}
+
+/// Binds a port.
+pub(super) async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, LaunchError> {
+    TcpListener::bind(address).await.map_err(|source| LaunchError::Listen { key, address, source })
+}
+
+fn settings(config: &Config) -> BindingSettings {
+    let body = BodyLimits {
+        bytes: config.limits.body,
+        budget: Budget::new(config.limits.bodies_in_flight),
+        ..BodyLimits::default()
+    };
+    BindingSettings { body, ping: config.server.ping_interval }
+}
+
+/// Watches whether the store accepts work, for `/readyz`.
+fn readiness(engine: &Engine) -> watch::Receiver<bool> {
+    let mut health = engine.store().health();
+    let (sender, receiver) = watch::channel(true);
+    tokio::spawn(async move {
+        while health.changed().await.is_ok() {
+            sender.send_replace(matches!(*health.borrow_and_update(), Health::Ok));
+        }
+    });
+    receiver
+}
