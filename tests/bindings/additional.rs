@@ -100,6 +100,13 @@ async fn methods_are_served_on_the_json_rpc_endpoint() {
         assert_eq!(answered, json!({"jsonrpc": "2.0", "id": "a", "result": result}), "{path}");
         assert_eq!(call(path, "example/later", &headers).await.json()["result"], "acme", "{path}");
     }
+    for id in ["-1.50", "123456789012345678901234567890", "\"\\u0061\"", "null"] {
+        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"example/later\"}}");
+        let answered = running.http("POST", "/", &headers, body).await;
+        assert_eq!(answered.body, format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":\"acme\"}}"));
+    }
+    let notified = running.http("POST", "/", &headers, r#"{"jsonrpc":"2.0","method":"example/later"}"#).await;
+    assert_eq!((notified.status.as_u16(), notified.body.len()), (204, 0));
     assert_eq!(call("/", "example/panic", &headers).await.json()["error"]["code"], -32603);
     assert_eq!(call("/", "example/none", &headers).await.json()["error"]["code"], -32601);
     assert_eq!(call("/", "example/whoami", &headers[..2]).await.status, 401);

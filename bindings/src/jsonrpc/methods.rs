@@ -7,32 +7,31 @@ use http::Extensions;
 use jsonrpsee::ConnectionId;
 use jsonrpsee::core::server::{MethodCallback, Methods};
 use jsonrpsee::types::{Id, Params};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::authenticator::Principal;
 use crate::error::{Error, kinds};
 
-/// Calls a method of this name. It finds its caller, a [`Principal`], in its extensions. Returns the whole JSON-RPC
-/// response.
+/// Calls a method of this name. It finds its caller, a [`Principal`], in its extensions. Returns the name of
+/// the member that the JSON-RPC response has, `result` or `error`, and its value.
 ///
 /// # Errors
 /// [`kinds::METHOD_NOT_FOUND`] if there is no such method. Subscriptions do not count: they need a connection of their own.
 pub(super) async fn call(
     methods: &Methods,
     method: &str,
-    id: Option<&[u8]>,
     params: &[u8],
     principal: &Principal,
-) -> Result<Box<RawValue>, Error> {
+) -> Result<(&'static str, Box<RawValue>), Error> {
     let mut extensions = Extensions::new();
     extensions.insert(principal.clone());
-    let id: Id<'_> = id.and_then(|id| serde_json::from_slice(id).ok()).unwrap_or(Id::Null);
     let params = Params::new(std::str::from_utf8(params).ok());
     let response = async {
         match methods.method(method) {
-            Some(MethodCallback::Sync(callback)) => Ok(callback(id, params, usize::MAX, extensions)),
+            Some(MethodCallback::Sync(callback)) => Ok(callback(Id::Null, params, usize::MAX, extensions)),
             Some(MethodCallback::Async(callback)) => {
-                Ok(callback(id.into_owned(), params.into_owned(), ConnectionId(0), usize::MAX, extensions).await)
+                Ok(callback(Id::Null, params.into_owned(), ConnectionId(0), usize::MAX, extensions).await)
             }
             Some(MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_)) | None => {
                 let method: String = method.chars().take(64).collect();
@@ -45,5 +44,19 @@ pub(super) async fn call(
         tracing::error!(method, "a JSON-RPC method panicked");
         Err(Error::internal())
     });
-    Ok(response?.into_json())
+    let response = response?.into_json();
+    // Without its id: the client's goes back as it came, which jsonrpsee's type does not keep.
+    let Members { error, result } = serde_json::from_str(response.get()).map_err(|_| Error::internal())?;
+    Ok(match error {
+        Some(error) => ("error", error),
+        None => ("result", result.unwrap_or_default()),
+    })
+}
+
+/// The members of a response.
+#[derive(Deserialize)]
+struct Members {
+    error: Option<Box<RawValue>>,
+    /// `None` stands for `null`.
+    result: Option<Box<RawValue>>,
 }

@@ -115,12 +115,13 @@ impl Exchange for JsonRpc<'_> {
     }
 
     async fn call_other(&mut self, principal: &Principal) -> Result<Response<Body>, Error> {
-        let id = match &self.id {
-            Id::Text(id) => Some(&**id),
-            Id::Unknown | Id::Notification => None,
-        };
-        let response = methods::call(self.methods, self.method(), id, &self.params, principal).await?;
-        Ok(if id.is_some() { json(StatusCode::OK, response.get().as_bytes().to_vec()) } else { no_content() })
+        let (member, value) = methods::call(self.methods, self.method(), &self.params, principal).await?;
+        let Id::Text(id) = &self.id else { return Ok(no_content()) };
+        let mut out = Vec::with_capacity(value.get().len() + 64);
+        open_response(&mut out, id, member);
+        out.extend_from_slice(value.get().as_bytes());
+        out.push(b'}');
+        Ok(json(StatusCode::OK, out))
     }
 
     fn deadline(&self) -> Option<Instant> {
