@@ -96,7 +96,7 @@ impl<S: A2aService> Server<S> {
     pub async fn answer(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<CompressionBody<Body>> {
         let is_head = request.method() == Method::HEAD;
         let span = self.span(request.headers(), peer);
-        let answer = compression::compress(request, |request| self.dispatch(request, peer)).instrument(span);
+        let answer = compression::compress(request, |request| Box::pin(self.dispatch(request, peer))).instrument(span);
         let response = answer.await;
         if is_head { without_body(response) } else { response }
     }
