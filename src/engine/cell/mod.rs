@@ -17,7 +17,7 @@ use tricord_bindings::wkt::Struct;
 use uuid::Uuid;
 
 use crate::schema::{Message, StreamResponse, TaskState};
-use crate::store::{Append, ClaimKey, NewTask, Pending, Row, TaskHandle};
+use crate::store::{Append, ClaimKey, Pending, Row, TaskHandle};
 use crate::task::event::{Ids, LogEvent};
 use crate::task::{fold, lifecycle};
 
@@ -29,6 +29,7 @@ mod run_handle;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod write_buffer;
 
 pub(super) use handles::CellHandles;
 pub use run::Resumption;
@@ -39,6 +40,7 @@ use super::folds::OpenFold;
 use super::spec::AgentSpec;
 use committed::Committed;
 use run::Run;
+use write_buffer::WriteBuffer;
 
 /// One live task.
 pub(super) struct TaskCell {
@@ -115,17 +117,6 @@ pub(super) struct UnsavedTask {
     pub(super) snapshot: bool,
     /// The idempotency key that the task fulfils.
     pub(super) claim: Option<ClaimKey>,
-}
-
-/// Appended and waiting for the writer.
-#[derive(Default)]
-struct WriteBuffer {
-    new: Option<NewTask>,
-    claims: Vec<ClaimKey>,
-    events: Vec<Arc<LogEvent>>,
-    batch: Vec<u8>,
-    row: bool,
-    checkpoint: Option<(u64, Vec<u8>)>,
 }
 
 impl TaskCell {
@@ -332,12 +323,6 @@ impl Inner {
     /// Returns whether every appended record is committed.
     fn is_settled(&self) -> bool {
         self.committing.is_empty() && self.pending.events.is_empty()
-    }
-}
-
-impl WriteBuffer {
-    fn is_some(&self) -> bool {
-        !self.events.is_empty() || self.row || self.checkpoint.is_some()
     }
 }
 
