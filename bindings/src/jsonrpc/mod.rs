@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 over HTTP POST: envelopes in, envelopes out, alone or as server-sent events.
 //!
 //! The envelope is ours: ids go back as they came, and neither parameters nor answers pass through a JSON value. A body is
-//! scanned twice: [`Envelope::read`] checks its syntax and finds the members, without looking into them; the codec then
+//! scanned twice: `Envelope::read` checks its syntax and finds the members, without looking into them; the codec then
 //! decodes the parameters in place. Methods that a program adds are those of a jsonrpsee `RpcModule`.
 
 pub(crate) mod envelope;

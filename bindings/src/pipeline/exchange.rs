@@ -19,7 +19,7 @@ use crate::{Binding, Rpc};
 
 /// One request and its answer, in the form of one binding.
 ///
-/// [`Pipeline::call`](super::Pipeline::call) calls these functions in the order of this trait, each at most
+/// `Pipeline::call` calls these functions in the order of this trait, each at most
 /// once, with authentication before the first of them and the service's `authorize` after [`Exchange::decode`]. The
 /// first error ends the order: it goes to [`Exchange::write_error`], and nothing else is called. So the order of the
 /// functions is the order of checks, and it is the same for every binding.

@@ -4,7 +4,7 @@
 //! head ─► authenticate ─► read body ─► find rpc and codec ─► decode ─► authorize ─► validate ─► service ─► encode
 //! ```
 //!
-//! [`Pipeline::call`] runs these steps. What differs between the bindings is behind the `Exchange` trait, which gRPC,
+//! `Pipeline::call` runs these steps. What differs between the bindings is behind the `Exchange` trait, which gRPC,
 //! JSON-RPC and HTTP+JSON implement side by side; what differs between services is behind [`Service`], which generated
 //! code implements. The order of the steps is the order of checks: a request with several faults gets the same error by
 //! every binding. The rpc is found after the body is read because JSON-RPC names it there.
