@@ -28,9 +28,6 @@ pub enum EngineError {
     /// The store does not take or give data now.
     #[error("the store is not available")]
     StoreUnavailable,
-    /// An idempotency key was used before with another request.
-    #[error("the idempotency key was used before with another request")]
-    OtherRequest,
 }
 
 impl From<StoreError> for EngineError {

@@ -1,4 +1,4 @@
-//! From what the engine says to what a client is told.
+//! Errors of the engine and the store, as the errors that a client gets.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use crate::engine::EngineError;
 use crate::protocol;
 use crate::store::StoreError;
 
-/// After how long a client that met an overloaded server should try again.
+/// How long a client should wait before it tries an overloaded server again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Renders an engine's refusal. `ended` is the kind for a task that has ended, which depends on the operation.
+/// Returns the client's error for an error of the engine. The kind for a task that has ended depends on the operation:
+/// `ended` is that kind.
 pub(super) fn error(error: EngineError, ended: &'static Kind) -> Error {
     match error {
         EngineError::NotFound => not_found(),
@@ -29,16 +30,25 @@ pub(super) fn error(error: EngineError, ended: &'static Kind) -> Error {
         EngineError::TooLarge(_) => Error::new(&protocol::UNSUPPORTED_OPERATION, error.to_string()),
         EngineError::Busy(_) => Error::new(&kinds::RATE_LIMITED, error.to_string()).with_retry_after(RETRY_AFTER),
         EngineError::Draining | EngineError::StoreUnavailable => Error::unavailable(error.to_string(), RETRY_AFTER),
-        EngineError::OtherRequest => Error::new(&kinds::INVALID_PARAMS, error.to_string()),
     }
 }
 
-/// "Not yours" and "does not exist" are one answer.
+/// Returns the client's error for an error of any operation but CancelTask.
+pub(super) fn refused(refusal: EngineError) -> Error {
+    error(refusal, &protocol::UNSUPPORTED_OPERATION)
+}
+
+/// Returns the error for an idempotency key that belongs to another request.
+pub(super) fn other_request() -> Error {
+    Error::new(&kinds::INVALID_PARAMS, "the idempotency key was used before with another request")
+}
+
+/// Returns the error for a task that does not exist, or that belongs to another owner: a client cannot tell which.
 pub(super) fn not_found() -> Error {
     Error::new(&protocol::TASK_NOT_FOUND, "no such task")
 }
 
-/// The store cannot be read; never "not found".
+/// Returns the client's error for an error of the store, and logs it. It is never "not found": the task may exist.
 pub(super) fn store(failure: &StoreError) -> Error {
     tracing::error!(error = %failure, "the store cannot be read");
     Error::unavailable("the store is not available", RETRY_AFTER)

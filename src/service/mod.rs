@@ -2,8 +2,8 @@
 //! engine. Every binding calls it.
 
 mod card;
-mod claims;
 mod failure;
+mod idempotency;
 mod parts;
 mod read;
 mod send;
@@ -45,7 +45,7 @@ pub struct Service {
     engine: Engine,
     agents: Arc<HashMap<Arc<str>, Arc<ServedAgent>>>,
     default: Arc<str>,
-    claims: Arc<claims::Claims>,
+    idempotency: idempotency::Idempotency,
 }
 
 /// An agent as calls carry it: its profile, and what follows from it.
@@ -95,7 +95,8 @@ impl Service {
     pub fn new(engine: Engine, profiles: Vec<AgentProfile>, default: &str) -> Self {
         let agents =
             profiles.into_iter().map(|profile| (Arc::clone(&profile.name), Arc::new(ServedAgent::new(profile))));
-        Self { engine, agents: Arc::new(agents.collect()), default: default.into(), claims: Arc::default() }
+        let idempotency = idempotency::Idempotency::new(engine.clone());
+        Self { engine, agents: Arc::new(agents.collect()), default: default.into(), idempotency }
     }
 
     /// Returns the engine behind it.

@@ -13,19 +13,15 @@ use crate::task::fold;
 use super::parts::{history_length, violation};
 use super::{Call, Service, failure};
 
-/// Tasks on a page where the client does not say.
+/// The tasks on a page if the client does not say how many.
 const PAGE: i32 = 50;
-/// The most that it may say.
+/// The most tasks that a client may ask for on a page.
 const MAX_PAGE: i32 = 100;
 
 pub(super) async fn get(service: &Service, call: &Call, request: &GetTaskRequest) -> Result<Reply<Task>, Error> {
     let history = history_length("historyLength", request.history_length)?;
     let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
-    let task = service
-        .engine
-        .read(&call.agent.name, call.principal.owner(), id)
-        .await
-        .map_err(|error| failure::error(error, &protocol::UNSUPPORTED_OPERATION))?;
+    let task = service.engine.read(&call.agent.name, call.principal.owner(), id).await.map_err(failure::refused)?;
     Ok(Reply::shared(limited(task, history)))
 }
 
@@ -82,7 +78,7 @@ pub(super) async fn list(
     let artifacts = request.include_artifacts.unwrap_or(false);
     let mut tasks = Vec::with_capacity(rows.len());
     let read = service.engine.read_rows(&rows, |task| tasks.push(listed(&task, history, artifacts)));
-    read.await.map_err(|e| failure::error(e, &protocol::UNSUPPORTED_OPERATION))?;
+    read.await.map_err(failure::refused)?;
     let total_size = i32::try_from(total).unwrap_or(i32::MAX);
     Ok(Reply::Owned(ListTasksResponse { tasks, next_page_token, page_size, total_size }))
 }

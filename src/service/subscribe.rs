@@ -3,20 +3,19 @@
 use futures::StreamExt as _;
 use tricord_bindings::{Error, Events};
 
-use crate::protocol;
 use crate::schema::{StreamResponse, SubscribeToTaskRequest};
 use crate::task::event::parse_id;
 
-use super::{Call, Service, failure};
+use super::failure::{not_found, refused};
+use super::{Call, Service};
 
 pub(super) async fn subscribe(
     service: &Service,
     call: &Call,
     request: &SubscribeToTaskRequest,
 ) -> Result<Events<StreamResponse>, Error> {
-    let refused = |error| failure::error(error, &protocol::UNSUPPORTED_OPERATION);
-    let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
+    let id = parse_id(&request.id).ok_or_else(not_found)?;
     let cursor = call.last_event_id.as_deref();
     let events = service.engine.subscribe(&call.agent.name, call.principal.owner(), id, cursor, None).await;
-    Ok(Events::new(events.map_err(refused)?.map(move |event| event.map_err(refused))))
+    Ok(Events::new(events.map_err(refused)?.map(|event| event.map_err(refused))))
 }

@@ -1,70 +1,69 @@
-//! Claims: what makes a retry of a send return the first one's answer.
+//! Claims of idempotency keys, as the store keeps them. The service says what they are for.
 //!
-//! A send with an `Idempotency-Key` claims the key before anything runs. The claim reserves the id of the task that it may
-//! lead to. It is fulfilled by the append that creates the task ([`Append::claims`](super::Append::claims)), by
-//! [`ClaimEnd::Message`] when the agent answered with a message, or given back with [`ClaimEnd::Release`] when the
-//! request was refused. A claim that is still open belongs to a request that was never carried out, and may be taken again:
-//! whoever uses the store asks for one key once at a time, until the claim has ended.
+//! A claim is open until it is fulfilled or released. The append that creates the task or adds the message to it fulfils the
+//! claim ([`Append::claims`](super::Append::claims)); so does [`ClaimEnd::Message`] if the agent answered with a message.
+//! [`ClaimEnd::Release`] deletes the claim of a request that was refused. A key whose claim is open may be claimed again: the
+//! caller has to make sure that no two requests of one process claim it at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How long a key is remembered, from the first claim on.
+/// How long a claim is kept after it was made.
 pub(super) const KEEP_CLAIM: Duration = Duration::from_secs(24 * 3600);
 
-/// A key, within its caller and agent.
+/// An idempotency key within its agent and owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClaimKey {
     /// The agent's name.
     pub agent: Arc<str>,
-    /// The caller.
+    /// The owner of the tasks that the caller creates.
     pub owner: Arc<str>,
-    /// What the client sent as the key.
+    /// The key.
     pub key: Arc<str>,
 }
 
-/// A request for a key.
+/// A request's claim of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The key.
     pub key: ClaimKey,
-    /// A digest of the request, to tell a retry from another request under the same key.
+    /// A digest of the request, which tells a retry from another request with the same key.
     pub hash: [u8; 32],
-    /// The id that the task will have, if one comes of it.
+    /// The id of the task that the request continues or may create.
     pub reserve: Uuid,
 }
 
-/// What a claim of a key found.
+/// The result of claiming a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
-    /// Nothing: the request that made the claim runs now.
+    /// The key was free and is claimed now.
     New,
-    /// An earlier request.
+    /// An earlier request has fulfilled its claim of the key.
     Existing {
         /// The digest of that request.
         hash: [u8; 32],
-        /// The id that its task has or will have.
+        /// The id that it reserved.
         task: Uuid,
         /// How it was answered.
         state: ClaimedAs,
     },
 }
 
-/// How an earlier request was answered.
+/// The answer that fulfilled a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedAs {
-    /// With a task, new or with another turn.
+    /// The task with the reserved id.
     Task,
-    /// With this message, encoded as it was given.
+    /// This message, in the encoding that was given.
     Message(Vec<u8>),
 }
 
-/// How a claim ends that made no task.
+/// The end of a claim that no task fulfils.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimEnd {
-    /// The answer was a message. These bytes are what a retry gets.
+    /// The answer is the message with this encoding, which retries get too.
     Message(Vec<u8>),
-    /// The request was refused: the key is free again.
+    /// The request was refused. The key is free again.
     Release,
 }

@@ -5,7 +5,7 @@ use crate::clock::now_us;
 use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
-/// Takes a key for a claim, or says what was answered under it.
+/// Claims a key, or returns the answer that fulfilled an earlier claim of it.
 pub(super) fn take(conn: &Connection, scope: i64, epoch: u64, claim: &Claim) -> rusqlite::Result<Claimed> {
     let now = now_us();
     let found = conn
@@ -17,8 +17,8 @@ pub(super) fn take(conn: &Connection, scope: i64, epoch: u64, claim: &Claim) -> 
             let state = match row.get(2)? {
                 1 if row.get(5)? => ClaimedAs::Task,
                 2 => ClaimedAs::Message(row.get(3)?),
-                // Open: whoever took it went away before its request was carried out, for this process asks for a key
-                // once at a time. Or its task was deleted since, and there is nothing to answer with.
+                // The claim is open: its request failed or its process ended, as this process claims a key once at a
+                // time. Or the task was deleted since, and there is nothing to answer with.
                 _ => return Ok(None),
             };
             let old = row.get::<_, i64>(4)? <= now - KEEP_CLAIM.as_micros() as i64;
