@@ -142,3 +142,29 @@ impl Committed {
         Some((self.seq, bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::schema::store::Checkpoint;
+    use crate::task::event::Ids;
+
+    #[test]
+    fn a_checkpoint_is_written_as_prost_encodes_it() {
+        let ids = Ids { task: "t".into(), context: "c".into() };
+        for (seq, task) in [(1, Task::default()), (300, fold::empty(&ids)), (u64::MAX, fold::empty(&ids))] {
+            let fold = OpenFold {
+                task: Arc::new(Encoded::new(task.clone())),
+                seq,
+                time_us: 0,
+                bytes: 0,
+                tail_bytes: CHECKPOINT_BYTES + 1,
+                checkpoint_bytes: 0,
+            };
+            let written = Committed::stored(fold).checkpoint_due(false);
+            assert_eq!(written, Some((seq, Checkpoint { seq, task: Some(task) }.encode_to_vec())));
+        }
+    }
+}
