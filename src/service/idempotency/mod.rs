@@ -94,7 +94,9 @@ impl Idempotency {
             match self.under_way.enter(&claim)? {
                 Lookup::Free(guard) => break guard,
                 Lookup::Claimed => changed.await,
-                Lookup::Submitted(sent) => return Ok(Submission::Replay(Replay::joined(sent, claim.key))),
+                Lookup::Submitted(sent, persisted) => {
+                    return Ok(Submission::Replay(Replay::joined(sent, persisted, claim.key)));
+                }
             }
         };
         // Goes on even if the client leaves: the key never stays claimed for a request that nobody carries out.
@@ -137,7 +139,6 @@ impl Idempotency {
     {
         match submit(claim).await {
             Ok(sent) => {
-                guard.submitted(&sent);
                 let persisted = reply::persist(self.engine.store().clone(), &sent, guard);
                 Ok(Submission::First(sent, persisted))
             }
@@ -163,11 +164,7 @@ impl Submission {
             Self::First(sent, persisted) => (sent, persisted),
             Self::Replay(replay) => return replay.outcome(wait).await,
         };
-        let outcome = sent.outcome(wait).await.map_err(refused)?;
-        if let Outcome::Message(_) = &outcome {
-            persisted.wait().await?;
-        }
-        Ok(outcome)
+        reply::outcome(sent, persisted, wait).await
     }
 
     /// Returns the events from the request's message on. A message of the agent is stored before it is sent.

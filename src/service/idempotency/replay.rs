@@ -16,12 +16,14 @@ use crate::store::ClaimKey;
 use crate::task::fold;
 use crate::task::lifecycle::is_terminal;
 
+use super::reply::{self, ReplyPersisted};
+
 /// A retry, and where its answer comes from.
 pub(in crate::service) struct Replay(Source);
 
 enum Source {
     /// The first request is under way, or its task is not at its end.
-    Joined { sent: Sent, agent: Arc<str>, owner: Arc<str> },
+    Joined { sent: Sent, persisted: ReplyPersisted, key: ClaimKey },
     /// The task of the first request has ended.
     Ended(Arc<Encoded<Task>>),
     /// The first request was answered with this message.
@@ -30,8 +32,8 @@ enum Source {
 
 impl Replay {
     /// Returns the retry of a request that was submitted.
-    pub(super) fn joined(sent: Sent, key: ClaimKey) -> Self {
-        Self(Source::Joined { sent, agent: key.agent, owner: key.owner })
+    pub(super) fn joined(sent: Sent, persisted: ReplyPersisted, key: ClaimKey) -> Self {
+        Self(Source::Joined { sent, persisted, key })
     }
 
     /// Returns the retry of a request whose task is in the store.
@@ -45,7 +47,7 @@ impl Replay {
             return Ok(Self(Source::Ended(task)));
         }
         let sent = engine.join(&key.agent, &key.owner, id).await.map_err(refused)?;
-        Ok(Self::joined(sent, key))
+        Ok(Self::joined(sent, ReplyPersisted::not_needed(), key))
     }
 
     /// Returns the retry of a request that was answered with a message, given in its stored encoding.
@@ -57,7 +59,7 @@ impl Replay {
     /// Waits for the outcome of the first request.
     pub(super) async fn outcome(self, wait: bool) -> Result<Outcome, Error> {
         match self.0 {
-            Source::Joined { sent, .. } => sent.outcome(wait).await.map_err(refused),
+            Source::Joined { sent, persisted, .. } => reply::outcome(sent, persisted, wait).await,
             Source::Ended(task) => Ok(Outcome::Task(task)),
             Source::Message(reply) => Ok(Outcome::Message(reply)),
         }
@@ -65,21 +67,21 @@ impl Replay {
 
     /// Returns the task as it is now and the events that follow; or only the ended task, or the message.
     pub(super) async fn stream(self, engine: &Engine, history: Option<u32>) -> Result<Events<StreamResponse>, Error> {
-        let (sent, agent, owner) = match self.0 {
-            Source::Joined { sent, agent, owner } => (sent, agent, owner),
+        let (sent, persisted, key) = match self.0 {
+            Source::Joined { sent, persisted, key } => (sent, persisted, key),
             Source::Ended(task) => return Ok(only(Reply::wrapped(limited(task, history), None))),
             Source::Message(reply) => return Ok(only(Reply::shared(reply))),
         };
         let id = sent.task();
-        let task = match sent.outcome(false).await.map_err(refused)? {
+        let task = match reply::outcome(sent, persisted, false).await? {
             Outcome::Message(reply) => return Ok(only(Reply::shared(reply))),
             Outcome::Task(task) => task,
         };
-        match engine.subscribe(&agent, &owner, id, None, history).await {
+        match engine.subscribe(&key.agent, &key.owner, id, None, history).await {
             Ok(events) => Ok(Events::new(events.map(|event| event.map_err(refused)))),
             // The task has ended meanwhile, so no event follows.
             Err(EngineError::Ended(_)) => {
-                let task = engine.read(&agent, &owner, id).await.unwrap_or(task);
+                let task = engine.read(&key.agent, &key.owner, id).await.unwrap_or(task);
                 Ok(only(Reply::wrapped(limited(task, history), None)))
             }
             Err(error) => Err(refused(error)),
@@ -90,4 +92,52 @@ impl Replay {
 /// Returns a stream of one event.
 fn only(event: Reply<StreamResponse>) -> Events<StreamResponse> {
     Events::new(futures::stream::iter([Ok(event)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::agents::{BoxAgent, OnRestart, from_fn, text_part};
+    use crate::engine::{AgentSpec, EngineLimits, Incoming};
+    use crate::store::{Options, Store, StoreUrl};
+
+    /// Sends a message to an agent that answers with a message, and waits until it has.
+    async fn answered() -> (Engine, Sent) {
+        let agent = BoxAgent::new(from_fn(async |task| task.reply(vec![text_part("hi")]).await));
+        let spec = AgentSpec { name: "a".into(), agent, on_restart: OnRestart::Fail, cancel_grace: Duration::ZERO };
+        let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
+        let engine = Engine::start(store, vec![spec], EngineLimits::default()).await.unwrap();
+        let incoming = Incoming {
+            agent: "a".into(),
+            owner: "ann".into(),
+            message: Message { message_id: "m".into(), ..Message::default() },
+            metadata: None,
+            extensions: Vec::new(),
+            accepted_output_modes: Vec::new(),
+            streaming: false,
+            claim: None,
+        };
+        let sent = engine.send(incoming).await.unwrap();
+        assert!(matches!(sent.subscribe_again().outcome(true).await, Ok(Outcome::Message(_))));
+        (engine, sent)
+    }
+
+    #[tokio::test]
+    async fn a_joined_retry_gets_a_message_only_when_it_is_stored() {
+        let (engine, sent) = answered().await;
+        let key = ClaimKey { agent: "a".into(), owner: "ann".into(), key: "k:1".into() };
+        let (stored, persisted) = ReplyPersisted::pending();
+        let retry = || Replay::joined(sent.subscribe_again(), persisted.clone(), key.clone());
+        let mut outcome = Box::pin(retry().outcome(true));
+        let mut stream = Box::pin(retry().stream(&engine, None));
+        assert!((&mut outcome).now_or_never().is_none());
+        assert!((&mut stream).now_or_never().is_none());
+        stored.send_replace(Some(Ok(())));
+        assert!(matches!(outcome.await, Ok(Outcome::Message(_))));
+        assert_eq!(stream.await.unwrap().count().await, 1);
+    }
 }

@@ -13,6 +13,8 @@ use crate::engine::Sent;
 use crate::service::failure;
 use crate::store::{Claim, ClaimKey};
 
+use super::reply::ReplyPersisted;
+
 /// The keys of requests that are under way.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
@@ -25,7 +27,7 @@ pub(super) struct UnderWay {
 struct Holder {
     hash: [u8; 32],
     /// `None` while the key is Claimed, `Some` once it is Submitted.
-    sent: Option<Sent>,
+    submitted: Option<(Sent, ReplyPersisted)>,
 }
 
 /// The state in which a request finds its key.
@@ -35,7 +37,7 @@ pub(super) enum Lookup {
     /// The same request holds it, and is not submitted yet.
     Claimed,
     /// The same request holds it, and was submitted.
-    Submitted(Sent),
+    Submitted(Sent, ReplyPersisted),
 }
 
 impl UnderWay {
@@ -53,11 +55,13 @@ impl UnderWay {
         match self.lock().entry(claim.key.clone()) {
             Entry::Occupied(entry) => match entry.get() {
                 holder if holder.hash != claim.hash => Err(failure::other_request()),
-                Holder { sent: Some(sent), .. } => Ok(Lookup::Submitted(sent.subscribe_again())),
-                Holder { sent: None, .. } => Ok(Lookup::Claimed),
+                Holder { submitted: Some((sent, persisted)), .. } => {
+                    Ok(Lookup::Submitted(sent.subscribe_again(), persisted.clone()))
+                }
+                Holder { submitted: None, .. } => Ok(Lookup::Claimed),
             },
             Entry::Vacant(entry) => {
-                entry.insert(Holder { hash: claim.hash, sent: None });
+                entry.insert(Holder { hash: claim.hash, submitted: None });
                 Ok(Lookup::Free(ClaimGuard { under_way: Arc::clone(self), key: claim.key.clone() }))
             }
         }
@@ -81,9 +85,9 @@ impl ClaimGuard {
     }
 
     /// Moves the key from Claimed to Submitted: retries join the request from now on.
-    pub(super) fn submitted(&self, sent: &Sent) {
+    pub(super) fn submitted(&self, sent: &Sent, persisted: &ReplyPersisted) {
         if let Some(holder) = self.under_way.lock().get_mut(&self.key) {
-            holder.sent = Some(sent.subscribe_again());
+            holder.submitted = Some((sent.subscribe_again(), persisted.clone()));
         }
         self.under_way.changed.notify_waiters();
     }
