@@ -51,8 +51,10 @@ pub(super) async fn outcome(sent: Sent, persisted: ReplyPersisted, wait: bool) -
     Ok(outcome)
 }
 
-/// Moves a key to Submitted, and holds it until its state is in the store, whether or not a client still waits. The commit of a task has written it
-/// already; a message is written here. If the request ends without either, the key is free.
+/// Moves a key to Submitted, and holds it until its state is in the store, whether or not a client still waits.
+///
+/// The commit of a task has written the state already; a message is written here. If the request ends without either,
+/// the key is free.
 pub(super) fn persist(store: Store, sent: &Sent, guard: ClaimGuard) -> ReplyPersisted {
     let outcome = sent.subscribe_again().outcome(false);
     let (stored, persisted) = ReplyPersisted::pending();
