@@ -2,12 +2,16 @@
 
 use std::time::Instant;
 
-use http::{HeaderMap, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::authenticator::Principal;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol};
 use crate::{Binding, Rpc};
+
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a request says in addition to its message. `A` is what the service resolved the request's scope to, which `authorize`
 /// returns; before that it is `()`.
@@ -53,9 +57,9 @@ impl Call {
             version: codec.version(),
             extensions: extensions(protocol, headers),
             deadline: None,
-            trace: text(headers, "traceparent"),
-            idempotency_key: headers.get("idempotency-key").and_then(opaque),
-            last_event_id: text(headers, "last-event-id"),
+            trace: text(headers, &TRACEPARENT),
+            idempotency_key: headers.get(&IDEMPOTENCY_KEY).and_then(opaque),
+            last_event_id: text(headers, &LAST_EVENT_ID),
         }
     }
 
@@ -88,13 +92,13 @@ pub(crate) fn choose_codec(
     headers: &HeaderMap,
     query: Option<&str>,
 ) -> Result<&'static dyn Codec, Error> {
-    let header = headers.get(protocol.version_header);
+    let header = headers.get(&protocol.version_header);
     if let Some(value) = header.filter(|value| !value.as_bytes().trim_ascii().is_empty()) {
         let asked = value.to_str().unwrap_or("(not text)");
         return served(protocol, asked).ok_or_else(|| not_served(protocol, asked));
     }
     let mut parameters = crate::query::pairs(query.unwrap_or_default());
-    let parameter = parameters.find(|(name, _)| name.eq_ignore_ascii_case(protocol.version_header));
+    let parameter = parameters.find(|(name, _)| name.eq_ignore_ascii_case(protocol.version_header.as_str()));
     if let Some((_, value)) = parameter.filter(|(_, value)| !value.trim().is_empty()) {
         return served(protocol, &value).ok_or_else(|| not_served(protocol, &value));
     }
@@ -132,7 +136,7 @@ fn versions(protocol: &Protocol) -> String {
 /// Returns the extension URIs that the client named, once each, in its order.
 pub(crate) fn extensions(protocol: &Protocol, headers: &HeaderMap) -> Vec<String> {
     let mut named = Vec::new();
-    for line in headers.get_all(protocol.extensions_header) {
+    for line in headers.get_all(&protocol.extensions_header) {
         for uri in line.to_str().unwrap_or_default().split(',').map(str::trim) {
             if !uri.is_empty() && !named.iter().any(|known| known == uri) {
                 named.push(uri.to_owned());
@@ -148,7 +152,7 @@ fn opaque(value: &http::HeaderValue) -> Option<String> {
     (!value.is_empty()).then(|| value.iter().copied().map(char::from).collect())
 }
 
-fn text(headers: &HeaderMap, name: &'static str) -> Option<String> {
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?.trim();
     (!value.is_empty()).then(|| value.to_owned())
 }

@@ -38,11 +38,11 @@ static CONTENT_TYPE: Kind = Kind::new("CONTENT_TYPE_NOT_SUPPORTED", -32005, toni
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     error_domain: "test.example",
-    version_header: "x-version",
+    version_header: http::HeaderName::from_static("x-version"),
     version_header_label: "X-Version",
     codecs: &[&NoMethods],
     absent_version: "0.3",
-    extensions_header: "x-extensions",
+    extensions_header: http::HeaderName::from_static("x-extensions"),
     media_type: "application/x+json",
     version_not_supported: &VERSION,
     content_type_not_supported: &CONTENT_TYPE,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tricord::internals::store::{ListQuery, PageKey, PageToken, TokenError};
@@ -47,9 +47,9 @@ pub fn envelope(data: &[u8]) -> bool {
 pub fn headers(data: &[u8]) -> bool {
     let mut headers = HeaderMap::new();
     for (index, line) in data.split(|byte| *byte == b'\n').enumerate() {
-        let name = if index == 0 { PROTOCOL.version_header } else { PROTOCOL.extensions_header };
+        let name = if index == 0 { &PROTOCOL.version_header } else { &PROTOCOL.extensions_header };
         let Ok(value) = HeaderValue::from_bytes(line) else { return false };
-        headers.append(HeaderName::from_static(name), value);
+        headers.append(name, value);
     }
     let extensions = fuzz::extensions(&PROTOCOL, &headers);
     for (index, uri) in extensions.iter().enumerate() {
@@ -58,13 +58,13 @@ pub fn headers(data: &[u8]) -> bool {
     }
     // The list in one line has the same meaning.
     let joined = HeaderMap::from_iter([(
-        HeaderName::from_static(PROTOCOL.extensions_header),
+        PROTOCOL.extensions_header.clone(),
         HeaderValue::from_str(&extensions.join(",")).expect("URIs of headers are a header"),
     )]);
     assert_eq!(fuzz::extensions(&PROTOCOL, &joined), extensions);
     match fuzz::version(&PROTOCOL, &headers, None) {
         Ok(version) => {
-            let asked = headers[PROTOCOL.version_header].to_str().expect("a version is text").trim();
+            let asked = headers[&PROTOCOL.version_header].to_str().expect("a version is text").trim();
             assert!(
                 asked == version || asked.strip_prefix(version).is_some_and(|rest| rest.starts_with('.')),
                 "{asked}"

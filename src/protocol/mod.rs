@@ -3,6 +3,7 @@
 #[macro_use]
 mod names;
 
+use http::HeaderName;
 use tonic::Code;
 use tricord_bindings::{Binding, Kind, Protocol};
 
@@ -36,11 +37,11 @@ pub static PROTOCOL_ASSUMING_CURRENT: Protocol = protocol(VERSION);
 const fn protocol(absent_version: &'static str) -> Protocol {
     Protocol {
         error_domain: "a2a-protocol.org",
-        version_header: "a2a-version",
+        version_header: HeaderName::from_static("a2a-version"),
         version_header_label: VERSION_HEADER,
         codecs: &[&SchemaCodec],
         absent_version,
-        extensions_header: "a2a-extensions",
+        extensions_header: HeaderName::from_static("a2a-extensions"),
         media_type: MEDIA_TYPE,
         version_not_supported: &VERSION_NOT_SUPPORTED,
         content_type_not_supported: &CONTENT_TYPE_NOT_SUPPORTED,

@@ -27,7 +27,7 @@ pub struct Builder<S> {
     cards: Cards,
     keys: JwkSet,
     max_age: Duration,
-    cors: Cors,
+    cors: Option<Cors>,
     proxies: Vec<Network>,
     ready: watch::Receiver<bool>,
     agents: Vec<String>,
@@ -51,7 +51,7 @@ impl<S: A2aService> Builder<S> {
             cards: Arc::new(|_| None),
             keys: JwkSet::default(),
             max_age: CARD_MAX_AGE,
-            cors: Cors::default(),
+            cors: None,
             proxies: Vec::new(),
             // A receiver whose sender is gone keeps its last value.
             ready: watch::channel(true).1,

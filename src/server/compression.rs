@@ -5,11 +5,11 @@
 use std::convert::Infallible;
 use std::future::Future;
 
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, VARY};
 use http::{Request, Response};
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::CompressionLevel;
-use tower_http::compression::{CompressionBody, CompressionLayer, Predicate};
+use tower_http::compression::{CompressionLayer, Predicate};
 use tricord_bindings::Body;
 
 /// The smallest body that is compressed, in bytes.
@@ -19,11 +19,13 @@ pub(super) const SMALLEST: u64 = 16 << 10;
 pub(super) async fn compress<B, F>(
     mut request: Request<B>,
     mut answer: impl FnMut(Request<B>) -> F,
-) -> Response<CompressionBody<Body>>
+) -> Response<axum::body::Body>
 where
     F: Future<Output = Response<Body>>,
 {
-    narrow(request.headers_mut());
+    if !narrow(request.headers_mut()) {
+        return uncompressed(answer(request).await);
+    }
     let service = tower::service_fn(|request| {
         let answer = answer(request);
         async move { Ok::<_, Infallible>(answer.await) }
@@ -33,7 +35,15 @@ where
     if response.headers().contains_key(CONTENT_ENCODING) {
         weaken_etag(response.headers_mut());
     }
-    response
+    response.map(axum::body::Body::new)
+}
+
+/// Returns a response to a client that does not accept gzip. Most clients are such: they do not pay for the layer.
+fn uncompressed(mut response: Response<Body>) -> Response<axum::body::Body> {
+    if IsLargeJson.should_compress(&response) {
+        response.headers_mut().append(VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    response.map(axum::body::Body::new)
 }
 
 /// Which responses are compressed.
@@ -51,16 +61,15 @@ impl Predicate for IsLargeJson {
     }
 }
 
-/// Reduces `Accept-Encoding` to `gzip` or nothing. The layer would answer 406 to a client that accepts neither gzip nor an
-/// uncompressed response, after the call has run; such a client gets an uncompressed response instead.
-fn narrow(headers: &mut HeaderMap) {
-    if headers.contains_key(ACCEPT_ENCODING) {
-        if accepts_gzip(headers) {
-            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        } else {
-            headers.remove(ACCEPT_ENCODING);
-        }
+/// Reduces `Accept-Encoding` to `gzip` and returns whether the client accepts that. The layer would answer 406 to a client
+/// that accepts neither gzip nor an uncompressed response, after the call has run; such a client gets an uncompressed
+/// response instead.
+fn narrow(headers: &mut HeaderMap) -> bool {
+    let accepted = headers.contains_key(ACCEPT_ENCODING) && accepts_gzip(headers);
+    if accepted {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     }
+    accepted
 }
 
 /// Returns whether a client accepts gzip by name, or else by `*` (RFC 9110, section 12.5.3).
@@ -90,12 +99,12 @@ fn weaken_etag(headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
-    use http::header::{CONTENT_LENGTH, VARY};
+    use http::header::CONTENT_LENGTH;
 
     use super::*;
 
     /// Answers with a body of this media type and length, to a client that accepts these encodings.
-    async fn answer(accepted: &str, media_type: &'static str, length: u64) -> Response<CompressionBody<Body>> {
+    async fn answer(accepted: &str, media_type: &'static str, length: u64) -> Response<axum::body::Body> {
         let request = Request::builder().header(ACCEPT_ENCODING, accepted).body(()).unwrap();
         compress(request, |_| async {
             let mut response = Response::new(Body::from(" ".repeat(usize::try_from(length).unwrap())));

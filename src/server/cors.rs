@@ -43,28 +43,24 @@ static EXPOSED: [HeaderName; 14] = [
 const MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The origins whose pages may call.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 enum Origins {
-    #[default]
-    None,
     Any,
     Listed(Arc<[HeaderValue]>),
 }
 
 impl Origins {
-    fn new(origins: &[String]) -> Self {
+    /// Returns `None` if no origin is allowed.
+    fn new(origins: &[String]) -> Option<Self> {
         if origins.iter().any(|origin| origin == "*") {
-            return Self::Any;
+            return Some(Self::Any);
         }
-        match origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect::<Vec<_>>() {
-            origins if origins.is_empty() => Self::None,
-            origins => Self::Listed(origins.into()),
-        }
+        let listed: Arc<[_]> = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
+        (!listed.is_empty()).then_some(Self::Listed(listed))
     }
 
     fn allow(&self, origin: &HeaderValue) -> bool {
         match self {
-            Self::None => false,
             Self::Any => true,
             Self::Listed(origins) => origins.contains(origin),
         }
@@ -72,7 +68,7 @@ impl Origins {
 }
 
 /// A layer that lets web pages of the allowed origins call the service under it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Cors {
     origins: Origins,
     layer: CorsLayer,
@@ -80,16 +76,15 @@ pub(super) struct Cors {
 
 impl Cors {
     /// Allows these origins; `*` allows all, and never with credentials. Strings that no `Origin` header can hold are
-    /// ignored.
-    pub(super) fn new(origins: &[String], credentials: bool) -> Self {
-        let origins = Origins::new(origins);
+    /// ignored. Returns `None` if no origin is left: then there is nothing to do for any request.
+    pub(super) fn new(origins: &[String], credentials: bool) -> Option<Self> {
+        let origins = Origins::new(origins)?;
         let layer = CorsLayer::new()
             .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::DELETE])
             .allow_headers(AllowHeaders::mirror_request())
             .expose_headers(ExposeHeaders::list(EXPOSED.iter().cloned()))
             .max_age(MAX_AGE);
         let layer = match &origins {
-            Origins::None => CorsLayer::new(),
             Origins::Any => layer.allow_origin(AllowOrigin::any()).vary(Vary::list([])),
             Origins::Listed(listed) => {
                 let (allowed, trusted) = (listed.clone(), listed.clone());
@@ -103,7 +98,7 @@ impl Cors {
                     .vary([ORIGIN])
             }
         };
-        Self { origins, layer }
+        Some(Self { origins, layer })
     }
 }
 
@@ -142,7 +137,6 @@ impl Origins {
                 let allowed = origin.is_some_and(|origin| self.allow(origin));
                 if asks && allowed { Role::Preflight } else { Role::None }
             }
-            Self::None => Role::None,
             Self::Any if origin.is_none() => Role::None,
             Self::Any | Self::Listed(_) => Role::Actual,
         }
@@ -212,7 +206,7 @@ mod tests {
     }
 
     fn cors(origin: &str, credentials: bool) -> Cors {
-        Cors::new(&[origin.to_owned()], credentials)
+        Cors::new(&[origin.to_owned()], credentials).unwrap()
     }
 
     #[tokio::test]
@@ -243,7 +237,7 @@ mod tests {
             assert!(refused.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN).is_none(), "{origin:?}");
             assert_eq!(refused.headers()[VARY], "origin", "a cache must not give this answer to the page that may");
         }
-        assert!(answer(&Cors::new(&[], false), Method::POST, Some(APP)).await.headers().is_empty());
+        assert!(Cors::new(&[], false).is_none() && Cors::new(&["\n".to_owned()], false).is_none());
         let any = answer(&cors("*", false), Method::POST, Some(APP)).await;
         assert_eq!(any.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
         assert!(answer(&cors("*", false), Method::POST, None).await.headers().is_empty());

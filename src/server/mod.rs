@@ -58,7 +58,7 @@ struct Inner<S> {
     openapi: Document,
     openrpc: Document,
     max_age: Duration,
-    cors: Cors,
+    cors: Option<Cors>,
     proxies: Vec<Network>,
     ready: watch::Receiver<bool>,
     drain: Drain,

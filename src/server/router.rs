@@ -12,11 +12,12 @@ use axum::middleware::{Next, from_fn};
 use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode};
 use tower::Layer as _;
-use tower_http::compression::CompressionBody;
+use tower::layer::util::Identity;
+use tower::util::{Either, option_layer};
 use tracing::{Instrument as _, Span};
+use tricord_bindings::Peer;
 use tricord_bindings::body::discard;
 use tricord_bindings::pipeline::{ACCESS, RequestBody};
-use tricord_bindings::{Body, Peer};
 
 use super::cors::Cors;
 use super::dispatch::is_grpc;
@@ -25,7 +26,7 @@ use super::{Server, client, compression, request_id};
 use crate::schema::A2aService;
 
 /// The layers around everything on the port.
-type Layers = (RequestIdLayers<axum::body::Body>, Cors);
+type Layers = (RequestIdLayers<axum::body::Body>, Either<Cors, Identity>);
 
 impl<S: A2aService> Server<S> {
     /// Returns everything on the port, for this crate's own accept loop or for another server.
@@ -71,7 +72,7 @@ impl<S: A2aService> Server<S> {
         next: Next,
     ) -> Response<axum::body::Body> {
         if is_grpc(&request) || self.is_a2a(request.uri().path()) {
-            return self.answer(request, &peer).await.map(axum::body::Body::new);
+            return self.answer(request, &peer).await;
         }
         let (mut head, body) = request.into_parts();
         match self.0.pipeline.authenticate(&head, &peer).await {
@@ -89,11 +90,11 @@ impl<S: A2aService> Server<S> {
     }
 
     fn layers(&self) -> Layers {
-        (request_id::layers(), self.0.cors.clone())
+        (request_id::layers(), option_layer(self.0.cors.clone()))
     }
 
     /// Answers one request of this peer: what the router does inside its outer layers.
-    pub async fn answer(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<CompressionBody<Body>> {
+    pub async fn answer(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<axum::body::Body> {
         let is_head = request.method() == Method::HEAD;
         let span = self.span(request.headers(), peer);
         let answer = compression::compress(request, |request| Box::pin(self.dispatch(request, peer))).instrument(span);
@@ -123,11 +124,11 @@ fn peer(extensions: &Extensions) -> Peer {
 }
 
 /// Drops the body of the response to a HEAD request and keeps its length.
-fn without_body(response: Response<CompressionBody<Body>>) -> Response<CompressionBody<Body>> {
+fn without_body(response: Response<axum::body::Body>) -> Response<axum::body::Body> {
     let (mut head, body) = response.into_parts();
     let has_none = matches!(head.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT);
     if let Some(length) = http_body::Body::size_hint(&body).exact().filter(|_| !has_none) {
         head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
     }
-    Response::from_parts(head, CompressionBody::default())
+    Response::from_parts(head, axum::body::Body::empty())
 }

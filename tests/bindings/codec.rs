@@ -17,11 +17,11 @@ use crate::support::{Answer, Running, grpc_path, start_with, task};
 /// The protocol with two versions, of which a request without one means the older.
 static TWO_VERSIONS: Protocol = Protocol {
     error_domain: "a2a-protocol.org",
-    version_header: "a2a-version",
+    version_header: http::HeaderName::from_static("a2a-version"),
     version_header_label: "A2A-Version",
     codecs: &[&SchemaCodec, &OldCodec],
     absent_version: "0.2",
-    extensions_header: "a2a-extensions",
+    extensions_header: http::HeaderName::from_static("a2a-extensions"),
     media_type: "application/a2a+json",
     version_not_supported: &VERSION_NOT_SUPPORTED,
     content_type_not_supported: &CONTENT_TYPE_NOT_SUPPORTED,

@@ -87,15 +87,15 @@ impl CallOptions {
     pub(super) fn headers(&self, protocol: &Protocol) -> Result<HeaderMap, ClientError> {
         let mut headers = self.headers.clone();
         let version = protocol.codecs.first().map(|codec| codec.version()).unwrap_or_default();
-        if !headers.contains_key(protocol.version_header) {
-            headers.insert(HeaderName::from_static(protocol.version_header), HeaderValue::from_static(version));
+        if !headers.contains_key(&protocol.version_header) {
+            headers.insert(&protocol.version_header, HeaderValue::from_static(version));
         }
         if !self.extensions.is_empty() {
             let list = self.extensions.join(", ");
             let value = HeaderValue::try_from(&list).map_err(|_| {
                 ClientError::Request(format!("invalid extension URIs {list:?}: a header cannot hold them"))
             })?;
-            headers.append(HeaderName::from_static(protocol.extensions_header), value);
+            headers.append(&protocol.extensions_header, value);
         }
         Ok(headers)
     }

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use http::HeaderName;
+
 use crate::codec::Codec;
 
 /// A kind of error: one row of a protocol's error table.
@@ -54,16 +56,16 @@ pub mod kinds {
 pub struct Protocol {
     /// `domain` of `google.rpc.ErrorInfo`.
     pub error_domain: &'static str,
-    /// The header, metadata key and query parameter that names the protocol version, lower case.
-    pub version_header: &'static str,
+    /// The header, metadata key and query parameter that names the protocol version.
+    pub version_header: HeaderName,
     /// The same name as people write it, for messages: `X-Version`.
     pub version_header_label: &'static str,
     /// The versions served, the newest first; at least one.
     pub codecs: &'static [&'static dyn Codec],
     /// The version that a request without one means.
     pub absent_version: &'static str,
-    /// The header and metadata key that lists extension URIs, lower case.
-    pub extensions_header: &'static str,
+    /// The header and metadata key that lists extension URIs.
+    pub extensions_header: HeaderName,
     /// The protocol's own JSON media type in HTTP+JSON, in addition to `application/json`.
     pub media_type: &'static str,
     /// What a request for a version that is not served gets.

@@ -287,7 +287,7 @@ impl<S: Service> Pipeline<S> {
         match answer.and_then(|answer| write(exchange, answer, running.deadline)) {
             Ok(mut response) => {
                 if let Some(extensions) = running.extensions {
-                    response.headers_mut().insert(self.protocol.extensions_header, extensions);
+                    response.headers_mut().insert(&self.protocol.extensions_header, extensions);
                 }
                 response
             }
