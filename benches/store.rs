@@ -191,11 +191,11 @@ async fn turns(url: &StoreUrl) {
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     println!("turns of one task that waits for its client, with the whole task as the answer:");
-    runtime.block_on(turns(&StoreUrl::Memory));
+    runtime.block_on(turns(&StoreUrl::memory()));
     drop(runtime);
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let sqlite = StoreUrl::Sqlite(dir.path().join("bench.db"));
-    for (name, url) in [("sqlite", &sqlite), ("memory", &StoreUrl::Memory)] {
+    let sqlite = StoreUrl::sqlite(dir.path().join("bench.db"));
+    for (name, url) in [("sqlite", &sqlite), ("memory", &StoreUrl::memory())] {
         for together in [1, 16, 64] {
             let (processor_us, wall_us) = measure(url, together, 5, 64 * 200);
             println!("{name}, {together:>2} per commit: processor {processor_us:.1} us, wall {wall_us:.1} us per task");

@@ -22,7 +22,7 @@ fn spec(agent: impl Agent) -> AgentSpec {
 }
 
 async fn start(agent: impl Agent) -> Engine {
-    let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
+    let store = Store::open(&Options::new(StoreUrl::memory())).expect("a store in memory");
     Engine::start(store, vec![spec(agent)], EngineLimits::default()).await.expect("an engine")
 }
 
@@ -342,7 +342,7 @@ fn what_ran_when_the_process_ended_is_failed_or_resumed() {
 
 #[tokio::test]
 async fn a_stream_that_may_not_be_opened_begins_nothing() {
-    let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
+    let store = Store::open(&Options::new(StoreUrl::memory())).expect("a store in memory");
     let limits = EngineLimits { streams: 0, ..EngineLimits::default() };
     let engine = Engine::start(store, vec![spec(Conformance::default())], limits).await.expect("an engine");
     let refused =
@@ -353,7 +353,7 @@ async fn a_stream_that_may_not_be_opened_begins_nothing() {
 
 #[tokio::test]
 async fn an_agent_that_says_without_end_what_it_does_is_stopped() {
-    let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
+    let store = Store::open(&Options::new(StoreUrl::memory())).expect("a store in memory");
     let limits = EngineLimits { task_records: 100, ..EngineLimits::default() };
     let agent = from_fn(|task: TaskContext| async move {
         loop {
@@ -506,7 +506,7 @@ async fn disturb(engine: Engine, task: Task, mut random: Random) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_clients_do_at_once_leaves_nothing_behind() {
-    let store = Store::open(&Options::new(StoreUrl::Memory)).expect("a store in memory");
+    let store = Store::open(&Options::new(StoreUrl::memory())).expect("a store in memory");
     let agent = from_fn(|task: TaskContext| async move {
         if task.text() == "hold" {
             task.working("").await?;

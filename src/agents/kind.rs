@@ -1,19 +1,15 @@
 //! The registry of agent kinds: what a configuration can name, and what each kind brings.
 //!
 //! A kind is one folder. Its `KIND` holds the name, the defaults for cards and a reader for its settings; the settings
-//! make the agent. To add a kind, write its folder and add one line to [`KINDS`]: configuration, `check-config`, help
-//! texts and error messages read this list.
+//! make the agent. Configuration, `check-config`, help texts and error messages read the list [`KINDS`].
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{BoxAgent, conformance, echo, exec};
+use super::{BoxAgent, KINDS};
 use crate::settings::Section;
-
-/// Every kind of agent that a configuration can name.
-pub(crate) static KINDS: &[&Kind] = &[&echo::KIND, &exec::KIND, &conformance::KIND];
 
 /// A kind of agent that a configuration can name.
 pub(crate) struct Kind {

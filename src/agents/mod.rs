@@ -23,9 +23,11 @@ pub(crate) use task_context::RunHandle;
 pub use task_context::{Parts, Resumed, TaskContext, Turn, text_part};
 
 use crate::schema::TaskState;
-#[cfg(feature = "cli")]
-pub(crate) use kind::KINDS;
 pub(crate) use kind::{BuiltAgent, Kind, TestHooks};
+
+/// Every kind of agent that a configuration can name. To add a kind, write its folder, declare the module above, and add
+/// an entry here.
+pub(crate) static KINDS: &[&Kind] = &[&echo::KIND, &exec::KIND, &conformance::KIND];
 
 /// Something that does the work of tasks.
 ///

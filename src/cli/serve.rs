@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -11,6 +12,7 @@ use super::exit::{self, Exit, Failure};
 use crate::agents::KINDS;
 use crate::config::{Config, Sources};
 use crate::protocol::CARD_PATH;
+use crate::store::StoreUrl;
 use crate::telemetry;
 use crate::{Launch, Running, shutdown_signal};
 
@@ -44,8 +46,7 @@ pub(super) struct ConfigArgs {
     #[arg(long, value_name = "KIND", value_parser = kinds())]
     agent_kind: Option<String>,
 
-    /// The store for tasks: sqlite:PATH or memory:
-    #[arg(short, long, value_name = "URL")]
+    #[arg(short, long, value_name = "URL", help = &**STORE_HELP)]
     store: Option<String>,
 
     /// The URL that cards advertise
@@ -96,6 +97,9 @@ impl ConfigArgs {
         Ok(sources.load()?)
     }
 }
+
+/// The help text of `--store`.
+static STORE_HELP: LazyLock<String> = LazyLock::new(|| format!("The store for tasks: {}", StoreUrl::forms()));
 
 /// Every kind of agent that can be configured.
 fn kinds() -> PossibleValuesParser {

@@ -17,7 +17,7 @@ pub(super) struct Args {
     command: Command,
 
     /// Where the store is
-    #[arg(short, long, env = "TRICORD_STORE__URL", global = true, value_name = "URL", default_value = "sqlite:tricord.db", value_parser = crate::config::parse_store_url)]
+    #[arg(short, long, env = "TRICORD_STORE__URL", global = true, value_name = "URL", default_value_t, value_parser = crate::config::parse_store_url)]
     store: StoreUrl,
 }
 
@@ -82,7 +82,7 @@ fn stats(out: &mut impl io::Write, url: &StoreUrl, json: bool) -> Result<(), Fai
         let document = serde_json::json!({
             "tasks": tasks.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
             "fileBytes": stats.file_bytes,
-            "walBytes": stats.wal_bytes,
+            "journalBytes": stats.journal_bytes,
             "freeBytes": stats.free_bytes,
             "generation": stats.generation,
             "epoch": stats.epoch,
@@ -94,7 +94,7 @@ fn stats(out: &mut impl io::Write, url: &StoreUrl, json: bool) -> Result<(), Fai
         writeln!(out, "{state:14}  {count}")?;
     }
     writeln!(out, "file            {} bytes, {} of them free", stats.file_bytes, stats.free_bytes)?;
-    writeln!(out, "log             {} bytes", stats.wal_bytes)?;
+    writeln!(out, "journal         {} bytes", stats.journal_bytes)?;
     writeln!(out, "generation      {}", stats.generation)?;
     Ok(())
 }

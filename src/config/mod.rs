@@ -110,8 +110,8 @@ impl Config {
                 self.server.base_path
             ));
         }
-        if self.store.url == StoreUrl::Memory {
-            warnings.push("store.url is \"memory:\": tasks are lost when the server stops".to_owned());
+        if !self.store.url.is_durable() {
+            warnings.push(format!("store.url is \"{}\": tasks are lost when the server stops", self.store.url));
         }
         warnings
     }

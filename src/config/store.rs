@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::settings::Section;
 use crate::settings::read::parsed;
 use crate::settings::value::duration;
-use crate::store::{Options, StoreUrl};
+use crate::store::{OpenError, Options, StoreUrl};
 
 /// `[store]`: where tasks are kept.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct StoreConfig {
 
 /// Reads `[store]`.
 pub(super) fn read(mut section: Section<'_>) -> StoreConfig {
-    let url = section.get("url", parsed(url)).unwrap_or_else(|| StoreUrl::Sqlite("tricord.db".into()));
+    let url = section.get("url", parsed(url)).unwrap_or_default();
     let keep = |text: &str| if text == "forever" { Ok(None) } else { duration(text).map(Some) };
     let default = Options::new(url.clone());
     let keep_finished = section.get("keep_finished", parsed(keep)).unwrap_or(default.keep_finished);
@@ -34,9 +34,5 @@ pub(super) fn read(mut section: Section<'_>) -> StoreConfig {
 
 /// Reads the URL of a store.
 pub(super) fn url(text: &str) -> Result<StoreUrl, String> {
-    text.parse().map_err(|_| {
-        // Only the scheme of a URL is repeated: what follows may contain a password.
-        let found = text.split_once("://").map_or(text, |(scheme, _)| scheme);
-        format!("unsupported store URL {found:?}: use \"sqlite:PATH\" or \"memory:\"")
-    })
+    text.parse().map_err(|error: OpenError| error.to_string())
 }

@@ -25,7 +25,7 @@ fn problem(text: &str) -> String {
 fn no_file_is_one_echo_agent() {
     let config = Config::defaults();
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.store.url, StoreUrl::Sqlite("tricord.db".into()));
+    assert_eq!(config.store.url, StoreUrl::sqlite("tricord.db"));
     assert_eq!(config.store.keep_finished, Some(Duration::from_secs(30 * 86_400)));
     assert_eq!(config.admin.listen, None);
     assert_eq!(config.default_agent, "echo");
@@ -106,7 +106,7 @@ fn a_file_with_everything_is_read() {
     let keys: Vec<_> = config.server.card_keys.iter().map(|key| (key.key.reveal(), key.kid.as_deref())).collect();
     assert_eq!(keys, [("s3", Some("k")), ("s3", None)]);
     assert_eq!((config.limits.body, config.limits.engine.running), (1 << 20, 5));
-    assert_eq!((&config.store.url, config.store.keep_finished), (&StoreUrl::Memory, None));
+    assert_eq!((&config.store.url, config.store.keep_finished), (&StoreUrl::memory(), None));
     assert_eq!(config.protocol.assume_version.as_deref(), Some("1.0"));
     assert_eq!(config.log.format, LogFormat::Json);
     let agent = &config.agents[0];
@@ -136,7 +136,7 @@ fn the_environment_wins_over_the_file_and_a_flag_over_both() {
         .load()
         .unwrap();
     assert_eq!(config.server.listen.port(), 3);
-    assert_eq!(config.store.url, StoreUrl::Memory);
+    assert_eq!(config.store.url, StoreUrl::memory());
     assert_eq!(config.limits.engine.streams, 7);
     assert_eq!(config.server.cors_origins, ["*"]);
     assert_eq!(config.server.grace, Duration::from_secs(1));

@@ -7,9 +7,17 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The URL names no kind of store that this build has.
-    #[error("unsupported store URL `{0}`: use `sqlite:PATH` or `memory:`")]
-    Address(String),
+    /// No backend of this build has a store at such a URL.
+    #[error("unsupported store URL {found:?}: use {supported}")]
+    Address {
+        /// The URL, or only its scheme if the rest may contain a password.
+        found: String,
+        /// How the URLs of this build are written.
+        supported: String,
+    },
+    /// The operation needs a store that is kept when its server stops.
+    #[error("a {0} store ends with its server: there is nothing to read")]
+    NotKept(&'static str),
     /// The directory of the file does not exist.
     #[error("{}: the directory does not exist", .0.display())]
     NoDirectory(PathBuf),
@@ -19,10 +27,10 @@ pub enum OpenError {
     /// Another process, or another handle in this one, has the store open.
     #[error("{}: another process has this store open", .0.display())]
     Locked(PathBuf),
-    /// The file is not an SQLite database.
+    /// The file is not a database that the backend reads.
     #[error("{}: not a database", .0.display())]
     NotADatabase(PathBuf),
-    /// The file is an SQLite database made by another program.
+    /// The file is a database of another program.
     #[error("{}: a database of another program", .0.display())]
     Foreign(PathBuf),
     /// A newer Tricord wrote the file.
@@ -35,12 +43,12 @@ pub enum OpenError {
         /// The newest that this build reads.
         known: u32,
     },
-    /// Anything else, in the words of the operating system or of SQLite.
+    /// Anything else, in the words of the operating system or of the backend.
     #[error("{}: {why}", .path.display())]
     Other {
         /// The file.
         path: PathBuf,
-        /// What was said.
+        /// What the operating system or the backend said.
         why: String,
     },
 }

@@ -51,7 +51,7 @@ impl Store {
     ///
     /// [`OpenError`] says in one line what is in the way.
     pub fn open(options: &Options) -> Result<Store, OpenError> {
-        super::open::open(options).map(Store::on)
+        super::registry::open(options).map(Store::on)
     }
 
     /// Returns a handle on a backend.

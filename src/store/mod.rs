@@ -9,8 +9,8 @@
 //! store knows nothing of running tasks: the writer asks a [`Pending`] for its next [`Append`]. What keeps the data is a
 //! [`backend`], and the rest of this module does not know which.
 
-// Without a backend there is nobody to use what backends are made of.
-#![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+// Nothing uses the parts of backends without a backend, and the operations on closed stores without the command line.
+#![cfg_attr(not(all(feature = "sqlite", feature = "cli")), allow(dead_code))]
 
 mod append;
 mod backend;
@@ -21,9 +21,11 @@ mod handle;
 mod job;
 mod list;
 mod lock;
-mod open;
 mod queue;
+mod registry;
+mod report;
 mod rows;
+mod scheme;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(all(test, feature = "sqlite"))]
@@ -39,8 +41,17 @@ pub use handle::{Health, Store};
 #[doc(hidden)]
 pub use list::PageKey;
 pub use list::{ListQuery, PageToken, TokenError};
+pub use registry::{backup, check, restored, stats};
+pub use report::{CheckReport, Stats};
 pub use rows::{LogRead, Tail, TaskRow};
-#[cfg(feature = "sqlite")]
-pub use sqlite::{CheckReport, Stats, backup, check, restored, stats};
 pub use url::{Options, StoreUrl};
 pub use writer::{Commit, Pending, Writer};
+
+/// The schemes of each backend. To add a backend, write its folder, declare the module above, and add a line here.
+static BACKENDS: &[&[scheme::Scheme]] = &[
+    #[cfg(feature = "sqlite")]
+    sqlite::SCHEMES,
+];
+
+/// The scheme and the location of the store that is used if none is configured.
+const DEFAULT_URL: (&str, &str) = ("sqlite", "tricord.db");

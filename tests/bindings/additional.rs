@@ -191,7 +191,7 @@ fn a_name_of_a2a_is_an_error_at_the_start_that_names_it() {
 /// Prepares an echo agent in memory.
 fn echo() -> Launch {
     let echo = from_fn(|task: TaskContext| async move { task.reply(task.text()).await });
-    Launch::new().agent("echo", echo).store(StoreUrl::Memory)
+    Launch::new().agent("echo", echo).store(StoreUrl::memory())
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ static PEER: LazyLock<Peer> = LazyLock::new(|| IpAddr::V4(Ipv4Addr::LOCALHOST).i
 
 /// A server without a port, so that the test controls how far each request gets.
 async fn server() -> Server<Service> {
-    let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
+    let store = Store::open(&Options::new(StoreUrl::memory())).unwrap();
     let spec = AgentSpec {
         name: "kit".into(),
         agent: BoxAgent::new(Conformance::default()),

@@ -81,7 +81,7 @@ async fn live<T>(dir: &TempDir, granted: bool, life: impl AsyncFnOnce(String, St
     let server = Launch::new()
         .agent("asks", NeedsGrant { granted })
         .listen("127.0.0.1:0".parse().unwrap())
-        .store(StoreUrl::Sqlite(dir.path().join("t.db")))
+        .store(StoreUrl::sqlite(dir.path().join("t.db")))
         .configure(|config| config.admin.listen = Some("127.0.0.1:0".parse().unwrap()));
     let running = server.bind().await.unwrap();
     let (url, admin) = (running.public_url().to_owned(), format!("http://{}", running.admin_address().unwrap()));

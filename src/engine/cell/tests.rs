@@ -19,7 +19,7 @@ use crate::schema::store::record::Event;
 use crate::store::{Options, Store, StoreUrl, Writer};
 
 fn handles() -> (Store, Arc<CellHandles>) {
-    let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
+    let store = Store::open(&Options::new(StoreUrl::memory())).unwrap();
     let (sender, _) = tokio::sync::mpsc::unbounded_channel();
     let handles = CellHandles {
         writer: Writer::start(store.clone(), sender).unwrap(),

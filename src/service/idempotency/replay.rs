@@ -109,7 +109,7 @@ mod tests {
     async fn answered() -> (Engine, Sent) {
         let agent = BoxAgent::new(from_fn(async |task| task.reply(vec![text_part("hi")]).await));
         let spec = AgentSpec { name: "a".into(), agent, on_restart: OnRestart::Fail, cancel_grace: Duration::ZERO };
-        let store = Store::open(&Options::new(StoreUrl::Memory)).unwrap();
+        let store = Store::open(&Options::new(StoreUrl::memory())).unwrap();
         let engine = Engine::start(store, vec![spec], EngineLimits::default()).await.unwrap();
         let incoming = Incoming {
             agent: "a".into(),

@@ -2,7 +2,7 @@
 
 use super::super::backend::{Answer, Backend, Batch, Committed, Identity, later, now};
 use super::super::lock::lock;
-use super::super::{Lease, ListQuery, LogRead, OpenError, Options, StoreError, Tail, TaskHandle, TaskRow};
+use super::super::{Lease, ListQuery, LogRead, OpenError, StoreError, Tail, TaskHandle, TaskRow};
 use super::connection::{self, store_error, writer};
 use super::location::StoreLocation;
 use super::read::Reads;
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Opens the file of a URL, and takes its lock.
-pub(in crate::store) fn open(options: &Options) -> Result<Arc<dyn Backend>, OpenError> {
-    Ok(Arc::new(Sqlite::open(options)?))
+/// Opens the store in a file that this process has locked.
+pub(super) fn open(location: StoreLocation, keep_finished: Option<Duration>) -> Result<Arc<dyn Backend>, OpenError> {
+    Ok(Arc::new(Sqlite::open(location, keep_finished)?))
 }
 
 /// The backend: the parts that its threads share, and the thread of the upkeep.
@@ -38,8 +38,7 @@ pub(super) struct StoreFile {
 }
 
 impl Sqlite {
-    pub(super) fn open(options: &Options) -> Result<Sqlite, OpenError> {
-        let location = StoreLocation::take(&options.url)?;
+    pub(super) fn open(location: StoreLocation, keep_finished: Option<Duration>) -> Result<Sqlite, OpenError> {
         let path = location.path.clone();
         let opened = connection::open(&path, location.durable)?;
         let lease = Lease { process: Uuid::now_v7(), epoch: opened.epoch };
@@ -49,7 +48,7 @@ impl Sqlite {
             reads: Reads::new(path.clone(), lease.epoch),
             writes: Mutex::new(Some(Writes::new(opened.conn, path, location.durable, lease))),
             next_pk: AtomicI64::new(next_pk),
-            keep_finished: options.keep_finished,
+            keep_finished,
             location,
         });
         let upkeep = Upkeep::start(Arc::clone(&file));

@@ -1,7 +1,8 @@
 //! The check of a store's file: everything in it against everything else.
 
 use super::super::append::SEQ_BITS;
-use super::super::{MAX_SEQ, OpenError, StoreUrl};
+use super::super::report::CheckReport;
+use super::super::{MAX_SEQ, OpenError};
 use super::TaskPk;
 use super::connection::open_error;
 use super::operate::existing;
@@ -9,44 +10,11 @@ use crate::schema::store::record::Event;
 use crate::schema::store::{Checkpoint, RecordBatch};
 use prost::Message;
 use rusqlite::{Connection, OptionalExtension};
+use std::path::Path;
 
-/// Problems named in a report. Beyond that they are only counted.
-const NAMED: usize = 100;
-
-/// What a check found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CheckReport {
-    /// Tasks looked at.
-    pub tasks: u64,
-    /// Records looked at.
-    pub records: u64,
-    /// What is wrong, the first hundred in words.
-    pub problems: Vec<String>,
-    /// How many things are wrong.
-    pub problem_count: u64,
-}
-
-impl CheckReport {
-    /// Nothing is wrong.
-    pub fn is_sound(&self) -> bool {
-        self.problem_count == 0
-    }
-
-    fn problem(&mut self, text: String) {
-        self.problem_count += 1;
-        if self.problems.len() < NAMED {
-            self.problems.push(text);
-        }
-    }
-}
-
-/// Looks at everything: SQLite's own check, logs without gaps, rows and counters that agree with the logs.
-///
-/// # Errors
-///
-/// [`OpenError`] if the file cannot be read at all.
-pub fn check(url: &StoreUrl) -> Result<CheckReport, OpenError> {
-    let (path, conn) = existing(url)?;
+/// Checks everything: SQLite's own check, logs without gaps, rows and counters that agree with the logs.
+pub(super) fn check(path: &Path) -> Result<CheckReport, OpenError> {
+    let (path, conn) = existing(path)?;
     let mut report = CheckReport::default();
     let checked = (|| {
         // One moment of the store, however long it takes.

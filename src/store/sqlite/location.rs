@@ -1,6 +1,6 @@
 //! The file of a store: its path, its lock, and the private directory of `memory:`.
 
-use super::super::{OpenError, StoreUrl};
+use super::super::OpenError;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -20,35 +20,36 @@ pub(crate) struct StoreLocation {
 }
 
 impl StoreLocation {
-    /// Finds and locks the file. Creates it, readable by its owner only, if it is not there.
-    pub(crate) fn take(url: &StoreUrl) -> Result<StoreLocation, OpenError> {
-        let (path, private) = match url {
-            StoreUrl::Sqlite(path) => (path.clone(), None),
-            StoreUrl::Memory => {
-                let dir = private_directory()?;
-                (dir.join(FILE), Some(dir))
-            }
-        };
-        let mut place = match lock(&path) {
-            Ok((path, lock)) => StoreLocation { path, durable: private.is_none(), _lock: lock, private: None },
-            Err(error) => {
-                private.as_deref().map(std::fs::remove_dir_all);
-                return Err(error);
-            }
-        };
-        place.private = private;
+    /// Resolves and locks the file. Creates it, readable by its owner only, if it does not exist.
+    pub(crate) fn of_file(path: &Path) -> Result<StoreLocation, OpenError> {
+        let (path, lock) = lock(path)?;
+        let location = StoreLocation { path, durable: true, _lock: lock, private: None };
         OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(&place.path)
-            .map_err(|e| io(&place.path, e))?;
-        Ok(place)
+            .open(&location.path)
+            .map_err(|e| io(&location.path, e))?;
+        Ok(location)
     }
-}
 
-impl StoreLocation {
+    /// Creates and locks a file in a private directory, which is removed when the location is dropped.
+    pub(crate) fn temporary() -> Result<StoreLocation, OpenError> {
+        let dir = private_directory()?;
+        match StoreLocation::of_file(&dir.join(FILE)) {
+            Ok(mut location) => {
+                location.durable = false;
+                location.private = Some(dir);
+                Ok(location)
+            }
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(dir);
+                Err(error)
+            }
+        }
+    }
+
     /// The size of the database and of its write-ahead log.
     pub(crate) fn size_bytes(&self) -> Option<u64> {
         let mut log = self.path.as_os_str().to_owned();
@@ -99,7 +100,9 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
         ErrorKind::NotFound | ErrorKind::NotADirectory => OpenError::NoDirectory(dir.into()),
         _ => io(dir, e),
     })?;
-    let name = path.file_name().ok_or_else(|| OpenError::Address(path.display().to_string()))?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| OpenError::Other { path: path.into(), why: "the path has no file name".into() })?;
     Ok(real.join(name))
 }
 
@@ -153,12 +156,12 @@ mod tests {
     #[test]
     fn two_names_of_one_file_are_one_lock() {
         let dir = tempfile::tempdir().unwrap();
-        let held = StoreLocation::take(&StoreUrl::Sqlite(dir.path().join("a.db"))).unwrap();
+        let held = StoreLocation::of_file(&dir.path().join("a.db")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("a.db"), dir.path().join("b.db")).unwrap();
-        let other = StoreUrl::Sqlite(dir.path().join("b.db"));
-        assert!(matches!(StoreLocation::take(&other), Err(OpenError::Locked(_))));
+        let other = dir.path().join("b.db");
+        assert!(matches!(StoreLocation::of_file(&other), Err(OpenError::Locked(_))));
         drop(held);
-        StoreLocation::take(&other).unwrap();
+        StoreLocation::of_file(&other).unwrap();
     }
 
     #[test]
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn a_private_directory_is_private_and_goes_away() {
         use std::os::unix::fs::PermissionsExt;
-        let place = StoreLocation::take(&StoreUrl::Memory).unwrap();
+        let place = StoreLocation::temporary().unwrap();
         let dir = place.path.parent().unwrap().to_owned();
         assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(place.path.metadata().unwrap().permissions().mode() & 0o777, 0o600);

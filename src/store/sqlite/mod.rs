@@ -1,5 +1,6 @@
 //! The backend that keeps tasks in one SQLite file.
 //!
+//! - `schemes`: its URLs, for the registry.
 //! - `location`: the file, and the lock beside it that is the lease.
 //! - `connection`: opening it; its schema, in numbered migrations.
 //! - `backend`: which part answers what, and on which thread.
@@ -21,14 +22,13 @@ mod operate;
 mod prune;
 mod query;
 mod read;
+mod schemes;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 mod write;
 
-pub(super) use backend::open;
-pub use check::{CheckReport, check};
-pub use operate::{Stats, backup, restored, stats};
+pub(super) use schemes::SCHEMES;
 
 /// The number of a task in its file.
 type TaskPk = i64;

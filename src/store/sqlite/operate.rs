@@ -1,40 +1,19 @@
 //! What an operator does with a store's file beside [`check`](super::check): copy it, look at its numbers, say that it was
 //! restored. All but [`restored`] work while a server runs.
 
-use super::super::{OpenError, StoreUrl};
+use super::super::OpenError;
+use super::super::report::Stats;
 use super::connection::{MIGRATIONS, open_error, reader, version, writer};
 use super::location::{StoreLocation, io, resolve};
 use crate::schema::TaskState;
 use rusqlite::Connection;
-use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A store's numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// How many tasks are in each state.
-    pub tasks: BTreeMap<TaskState, u64>,
-    /// Bytes of the database.
-    pub file_bytes: u64,
-    /// Bytes of the write-ahead log.
-    pub wal_bytes: u64,
-    /// Bytes of the database that deleted rows left and new ones will use.
-    pub free_bytes: u64,
-    /// Changed when a backup was restored.
-    pub generation: u32,
-    /// How often it was opened.
-    pub epoch: u64,
-}
-
-/// Copies the store as it is at one moment to a new file. A server that runs goes on; its write-ahead log grows meanwhile.
-///
-/// # Errors
-///
-/// [`OpenError`] if the store cannot be read or the copy not be written, or something is there already.
-pub fn backup(url: &StoreUrl, to: &Path) -> Result<(), OpenError> {
-    let (path, conn) = existing(url)?;
+/// Copies the store, as it is at one moment, to a new file. The write-ahead log of a running server grows meanwhile.
+pub(super) fn backup(path: &Path, to: &Path) -> Result<(), OpenError> {
+    let (path, conn) = existing(path)?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(|e| io(to, e))?;
     let copied = match to.to_str() {
         Some(name) => conn.execute("VACUUM INTO ?1", [name]).map_err(|e| open_error(&path, &e)),
@@ -48,17 +27,13 @@ pub fn backup(url: &StoreUrl, to: &Path) -> Result<(), OpenError> {
     copied
 }
 
-/// The store's numbers.
-///
-/// # Errors
-///
-/// [`OpenError`] if the file cannot be read.
-pub fn stats(url: &StoreUrl) -> Result<Stats, OpenError> {
-    let (path, conn) = existing(url)?;
+/// Returns the statistics of the store.
+pub(super) fn stats(path: &Path) -> Result<Stats, OpenError> {
+    let (path, conn) = existing(path)?;
     let mut wal = path.clone().into_os_string();
     wal.push("-wal");
     let size = |path: &Path| path.metadata().map_or(0, |m| m.len());
-    let mut stats = Stats { file_bytes: size(&path), wal_bytes: size(Path::new(&wal)), ..Stats::default() };
+    let mut stats = Stats { file_bytes: size(&path), journal_bytes: size(Path::new(&wal)), ..Stats::default() };
     let read = (|| {
         let number = |pragma| conn.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
         stats.free_bytes = (number("freelist_count")? * number("page_size")?) as u64;
@@ -77,15 +52,10 @@ pub fn stats(url: &StoreUrl) -> Result<Stats, OpenError> {
     Ok(stats)
 }
 
-/// Says that the file was put back from a backup, so that clients' event ids of the lost time are not taken for new
-/// ones. Returns the new generation.
-///
-/// # Errors
-///
-/// [`OpenError`], among others while a server has the store open.
-pub fn restored(url: &StoreUrl) -> Result<u32, OpenError> {
-    drop(existing(url)?);
-    let place = StoreLocation::take(url)?;
+/// Starts a new generation after the file was restored from a backup. Returns it.
+pub(super) fn restored(path: &Path) -> Result<u32, OpenError> {
+    drop(existing(path)?);
+    let place = StoreLocation::of_file(path)?;
     let say = |e| open_error(&place.path, &e);
     let conn = writer(&place.path, true).map_err(say)?;
     conn.query_row("UPDATE meta SET generation = generation + 1 RETURNING generation", [], |row| row.get(0))
@@ -93,8 +63,7 @@ pub fn restored(url: &StoreUrl) -> Result<u32, OpenError> {
 }
 
 /// Opens a store for reading only. It has to be there, and of this version.
-pub(super) fn existing(url: &StoreUrl) -> Result<(PathBuf, Connection), OpenError> {
-    let StoreUrl::Sqlite(path) = url else { return Err(OpenError::Address(url.to_string())) };
+pub(super) fn existing(path: &Path) -> Result<(PathBuf, Connection), OpenError> {
     let path = resolve(path)?;
     let other = |why: &str| OpenError::Other { path: path.clone(), why: why.into() };
     match path.metadata() {

@@ -23,7 +23,7 @@ fn answered(store: &Store, owner: &str) -> Claim {
 }
 
 pub(super) fn a_key_is_taken_once_in_each_scope(kind: Kind) {
-    let open = kind.at(StoreUrl::Memory);
+    let open = kind.at(StoreUrl::memory());
     let first = answered(&open.store, "ann");
     let again = Claim { hash: [8; 32], ..claim("ann") };
     assert_eq!(wait(open.store.claim(again)).unwrap(), existing(&first, ClaimedAs::Message(vec![1])));
@@ -34,7 +34,7 @@ pub(super) fn a_key_is_taken_once_in_each_scope(kind: Kind) {
 }
 
 pub(super) fn a_message_is_kept_as_it_was_given(kind: Kind) {
-    let open = kind.at(StoreUrl::Memory);
+    let open = kind.at(StoreUrl::memory());
     let first = claim("ann");
     wait(open.store.claim(first.clone())).unwrap();
     wait(open.store.end_claim(key("ann"), ClaimEnd::Message(vec![1, 0, 2]))).unwrap();
@@ -46,7 +46,7 @@ pub(super) fn a_message_is_kept_as_it_was_given(kind: Kind) {
 }
 
 pub(super) fn a_key_given_back_is_free(kind: Kind) {
-    let open = kind.at(StoreUrl::Memory);
+    let open = kind.at(StoreUrl::memory());
     wait(open.store.claim(claim("ann"))).unwrap();
     wait(open.store.end_claim(key("ann"), ClaimEnd::Release)).unwrap();
     assert_eq!(wait(open.store.claim(claim("ann"))).unwrap(), Claimed::New);
@@ -84,7 +84,7 @@ pub(super) fn a_claim_that_was_never_ended_may_be_taken_though_its_task_is_there
 }
 
 pub(super) fn a_closed_store_answers(kind: Kind) {
-    let open = kind.at(StoreUrl::Memory);
+    let open = kind.at(StoreUrl::memory());
     open.writer.close();
     assert_eq!(wait(open.store.claim(claim("ann"))), Err(StoreError::Closed));
 }

@@ -4,7 +4,7 @@ use super::*;
 use faults::Faults;
 
 pub(super) fn one_refused_append_fails_only_its_task(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let first = new_task(&open.store, "ann", "c", TaskState::Working, 1);
     open.write([first.clone()]);
     let good = [
@@ -53,7 +53,7 @@ impl Pending for Bomb {
 }
 
 pub(super) fn a_panic_of_the_writer_shows(kind: Kind) {
-    let store = kind.open(&Options::new(StoreUrl::Memory)).unwrap();
+    let store = kind.open(&Options::new(StoreUrl::memory())).unwrap();
     let (sender, mut commits) = unbounded_channel();
     let writer = Writer::start(store.clone(), sender).unwrap();
     let mut health = store.health();
@@ -66,7 +66,7 @@ pub(super) fn a_panic_of_the_writer_shows(kind: Kind) {
 }
 
 pub(super) fn an_append_of_another_lease_or_place_is_refused_alone(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
     let task = made.task;
     open.write([made]);
@@ -107,7 +107,7 @@ fn claim() -> Claim {
 
 /// An open store, and the faults that can be set on it.
 fn faulty() -> (Open, Arc<Faults>) {
-    let backend = Faulty::open(&Options::new(StoreUrl::Memory)).unwrap();
+    let backend = Faulty::open(&Options::new(StoreUrl::memory())).unwrap();
     let faults = backend.faults();
     (Open::on(Store::on(backend)), faults)
 }

@@ -2,7 +2,9 @@
 
 use super::super::backend::{Answer, Backend, Batch, Committed, Identity, later, now};
 use super::super::lock::lock;
-use super::super::{AppendError, ListQuery, LogRead, OpenError, Options, StoreError, Tail, TaskHandle, TaskRow, open};
+use super::super::{
+    AppendError, ListQuery, LogRead, OpenError, Options, StoreError, Tail, TaskHandle, TaskRow, registry,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -99,7 +101,7 @@ impl Faults {
 impl Faulty {
     /// Opens the store of an address, for faults to come.
     pub(crate) fn open(options: &Options) -> Result<Arc<Faulty>, OpenError> {
-        Ok(Arc::new(Faulty { inner: open::open(options)?, faults: Arc::default() }))
+        Ok(Arc::new(Faulty { inner: registry::open(options)?, faults: Arc::default() }))
     }
 
     /// Returns the faults, to be set.

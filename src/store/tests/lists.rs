@@ -30,7 +30,7 @@ fn in_order(rows: &[TaskRow]) -> bool {
 }
 
 pub(super) fn pages_of_seven_over_equal_times_miss_and_repeat_nothing(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let made: Vec<_> =
         (0..120).map(|n| new_task(&open.store, "ann", "c", TaskState::Completed, 100 + n / 30)).collect();
     open.write(made.clone());
@@ -41,7 +41,7 @@ pub(super) fn pages_of_seven_over_equal_times_miss_and_repeat_nothing(kind: Kind
 }
 
 pub(super) fn tasks_that_change_between_pages_disturb_no_other(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let made: Vec<_> = (0..120).map(|n| new_task(&open.store, "ann", "c", TaskState::Working, 100 + n % 4)).collect();
     open.write(made.clone());
     let store = open.store.clone();
@@ -91,7 +91,7 @@ pub(super) fn every_query_lists_what_a_simple_model_does(kind: Kind) {
     )| {
         const OWNERS: [&str; 2] = ["ann", "bob"];
         const CONTEXTS: [&str; 3] = ["c", "0197f2a4-0000-7000-8000-0123456789ab", "other"];
-        let mut open = kind.at(StoreUrl::Memory);
+        let mut open = kind.at(StoreUrl::memory());
         let mut model = BTreeMap::new();
         let appends: Vec<_> = tasks
             .iter()

@@ -256,7 +256,7 @@ pub(in crate::store) fn everything(owner: &str) -> ListQuery {
 /// A directory for a store, and its address.
 pub(in crate::store) fn place() -> (tempfile::TempDir, StoreUrl) {
     let dir = tempfile::tempdir().unwrap();
-    let url = StoreUrl::Sqlite(dir.path().join("tricord.db"));
+    let url = StoreUrl::sqlite(dir.path().join("tricord.db"));
     (dir, url)
 }
 

@@ -48,7 +48,7 @@ pub(super) fn a_store_is_open_once(kind: Kind) {
 #[ignore = "the other process of other tests"]
 fn another_process() {
     let Some(path) = std::env::var_os("STORE_UNDER_TEST") else { return };
-    let mut open = SQLITE.at(StoreUrl::Sqlite(path.into()));
+    let mut open = SQLITE.at(StoreUrl::sqlite(path));
     let mut out = std::io::stdout().lock();
     loop {
         let appends: Vec<_> = (0..3).map(|_| new_task(&open.store, "ann", "c", TaskState::Working, 1)).collect();

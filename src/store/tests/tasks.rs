@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) fn what_was_written_is_found_again(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let append = new_task(&open.store, "ann", "trip to Rome", TaskState::Working, 5);
     assert_eq!(open.write([append.clone()]), [Ok(2)]);
     let row = wait(open.store.find("support", "ann", id(&append))).unwrap().unwrap();
@@ -17,7 +17,7 @@ pub(super) fn what_was_written_is_found_again(kind: Kind) {
 }
 
 pub(super) fn a_context_comes_back_as_it_was_written(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let names = [
         "0197f2a4-0000-7000-8000-0123456789ab",
         "0197F2A4-0000-7000-8000-0123456789AB",
@@ -42,7 +42,7 @@ pub(super) fn a_name_that_looks_like_the_digest_of_another_is_another(kind: Kind
     // Anybody can make a UUID of a name's digest.
     let digest = ring::digest::digest(&ring::digest::SHA256, b"trip");
     let forged = Uuid::from_slice(&digest.as_ref()[..16]).unwrap().to_string();
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let append = new_task(&open.store, "ann", "trip", TaskState::Completed, 1);
     open.write([append]);
     let query = ListQuery { context: Some(forged.into()), ..everything("ann") };
@@ -51,7 +51,7 @@ pub(super) fn a_name_that_looks_like_the_digest_of_another_is_another(kind: Kind
 }
 
 pub(super) fn records_are_read_after_any_seq(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
     let pk = made.task;
     let other = new_task(&open.store, "ann", "c", TaskState::Working, 1);
@@ -73,7 +73,7 @@ pub(super) fn records_are_read_after_any_seq(kind: Kind) {
 }
 
 pub(super) fn a_fold_starts_from_the_checkpoint_and_a_replay_does_not(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
     let pk = made.task;
     open.write([made]);
@@ -100,7 +100,7 @@ pub(super) fn a_fold_starts_from_the_checkpoint_and_a_replay_does_not(kind: Kind
 }
 
 pub(super) fn logs_are_read_together_up_to_a_size(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let made: Vec<_> = (0..6).map(|_| new_task(&open.store, "ann", "c", TaskState::Working, 1)).collect();
     let tasks: Vec<_> = made.iter().map(|append| append.task).collect();
     open.write(made);
@@ -119,7 +119,7 @@ pub(super) fn logs_are_read_together_up_to_a_size(kind: Kind) {
 }
 
 pub(super) fn counters_follow_every_change(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let total =
         |store: &Store, owner: &str, state| wait(store.total(&ListQuery { state, ..everything(owner) })).unwrap();
     let made: Vec<_> = (0..5).map(|_| new_task(&open.store, "ann", "c", TaskState::Working, 1)).collect();
@@ -147,7 +147,7 @@ pub(super) fn counters_follow_every_change(kind: Kind) {
 pub(super) fn everything_pushed_from_many_threads_is_answered_once(kind: Kind) {
     const THREADS: usize = 8;
     const EACH: usize = 100;
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             let (writer, store) = (open.writer.clone(), open.store.clone());
@@ -172,7 +172,7 @@ pub(super) fn everything_pushed_from_many_threads_is_answered_once(kind: Kind) {
 }
 
 pub(super) fn an_item_with_nothing_left_is_passed_over(kind: Kind) {
-    let mut open = kind.at(StoreUrl::Memory);
+    let mut open = kind.at(StoreUrl::memory());
     let item = Item::new(vec![new_task(&open.store, "ann", "c", TaskState::Completed, 1)]);
     open.writer.push(item.clone());
     open.writer.push(item.clone());
@@ -184,7 +184,7 @@ pub(super) fn an_item_with_nothing_left_is_passed_over(kind: Kind) {
 }
 
 pub(super) fn a_store_has_one_writer(kind: Kind) {
-    let open = kind.at(StoreUrl::Memory);
+    let open = kind.at(StoreUrl::memory());
     let (sender, _commits) = unbounded_channel::<Commit<Item>>();
     assert_eq!(Writer::start(open.store.clone(), sender).unwrap_err(), StoreError::Closed);
 }

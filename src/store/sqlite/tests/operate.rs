@@ -8,7 +8,7 @@ const DAY_US: i64 = 24 * HOUR_US;
 
 #[test]
 fn a_covered_log_goes_an_hour_after_the_end() {
-    let (mut open, sqlite) = open(StoreUrl::Memory);
+    let (mut open, sqlite) = open(StoreUrl::memory());
     let made = new_task(&open.store, "ann", "c", TaskState::Working, 1);
     let pk = made.task;
     let uncovered = new_task(&open.store, "ann", "c", TaskState::Completed, 1);
@@ -76,7 +76,7 @@ fn finished_tasks_go_with_all_that_is_theirs() {
 
 #[test]
 fn a_task_that_just_ended_is_kept_for_its_streams_however_little_is_kept() {
-    let (mut open, sqlite) = open_with(&Options { url: StoreUrl::Memory, keep_finished: Some(Duration::ZERO) });
+    let (mut open, sqlite) = open_with(&Options { url: StoreUrl::memory(), keep_finished: Some(Duration::ZERO) });
     let now = now_us();
     let made = [new_task(&open.store, "ann", "c", TaskState::Completed, now - HOUR_US / 2)];
     open.write(made);
@@ -142,7 +142,7 @@ fn a_copy_is_made_while_the_store_is_written() {
     let again = backup(&url, &to).unwrap_err();
     assert!(again.to_string().contains("copy.db"), "{again}");
 
-    let copy = StoreUrl::Sqlite(to);
+    let copy = StoreUrl::sqlite(to);
     let report = check(&copy).unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
     assert!(report.tasks >= 200 && report.tasks.is_multiple_of(10), "half a commit was copied: {report:?}");
@@ -163,7 +163,7 @@ fn the_numbers_of_a_store_can_be_read_while_it_runs() {
     let stats = stats(&url).unwrap();
     assert_eq!(stats.tasks, [(TaskState::Working, 1), (TaskState::Completed, 2)].into());
     assert_eq!((stats.generation, stats.epoch), (open.store.generation(), 1));
-    assert!(stats.wal_bytes > 0);
+    assert!(stats.journal_bytes > 0);
     assert!(matches!(restored(&url), Err(OpenError::Locked(_))));
 }
 
