@@ -48,8 +48,18 @@ pub(super) fn not_found() -> Error {
     Error::new(&protocol::TASK_NOT_FOUND, "no such task")
 }
 
-/// Returns the client's error for an error of the store, and logs it. It is never "not found": the task may exist.
-pub(super) fn store(failure: &StoreError) -> Error {
+/// Returns the client's error for a read that failed, and logs it. It is never "not found": the task may exist.
+pub(super) fn read(failure: &StoreError) -> Error {
     tracing::error!(error = %failure, "the store cannot be read");
+    unavailable()
+}
+
+/// Returns the client's error for a write that failed, and logs it.
+pub(super) fn write(failure: &StoreError) -> Error {
+    tracing::error!(error = %failure, "the store cannot be written");
+    unavailable()
+}
+
+fn unavailable() -> Error {
     Error::unavailable("the store is not available", RETRY_AFTER)
 }

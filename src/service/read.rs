@@ -57,7 +57,7 @@ pub(super) async fn list(
         cursor: None,
     };
     let total = if request.page_token.is_empty() {
-        store.total(&query).await.map_err(|e| failure::store(&e))?
+        store.total(&query).await.map_err(|e| failure::read(&e))?
     } else {
         let token = store
             .read_page_token(&query, &request.page_token)
@@ -67,7 +67,7 @@ pub(super) async fn list(
     };
     // One more than asked for tells whether there is a next page.
     query.limit += 1;
-    let mut rows = store.list(&query).await.map_err(|e| failure::store(&e))?;
+    let mut rows = store.list(&query).await.map_err(|e| failure::read(&e))?;
     query.limit -= 1;
     let more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);

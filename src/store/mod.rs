@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! engine ─► Writer: one thread, commits in groups ─┐
-//! engine, service ─► Store: reads and jobs ────────┴─► Backend: sqlite
+//! engine, service ─► Store: reads and jobs ────────┴─► Backend
 //! ```
 //!
 //! A task is a log of records. What waits while a commit is under way is the next commit; reads never wait for one. The

@@ -145,7 +145,7 @@ impl Idempotency {
             Err(error) => {
                 // A refused request stores nothing: the key is free for the corrected one.
                 let released = self.engine.store().end_claim(guard.key().clone(), ClaimEnd::Release).await;
-                Err(released.map_err(|e| failure::store(&e)).err().unwrap_or(error))
+                Err(released.map_err(|e| failure::write(&e)).err().unwrap_or(error))
             }
         }
     }

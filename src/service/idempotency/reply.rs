@@ -36,7 +36,7 @@ impl ReplyPersisted {
         let Some(persisted) = &mut self.0 else { return Ok(()) };
         match persisted.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(Ok(()))) => Ok(()),
-            Ok(Some(Err(error))) => Err(failure::store(error)),
+            Ok(Some(Err(error))) => Err(failure::write(error)),
             Ok(None) | Err(_) => Err(Error::internal()),
         }
     }
