@@ -27,6 +27,8 @@ mod run;
 mod send;
 mod spec;
 mod stream;
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

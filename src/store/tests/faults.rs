@@ -22,7 +22,8 @@ pub(crate) struct Faulty {
 pub(crate) struct Faults {
     state: Mutex<State>,
     asked: Condvar,
-    held: watch::Sender<bool>,
+    commits_held: watch::Sender<bool>,
+    logs_held: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -31,15 +32,19 @@ struct State {
     reads_fail: Option<StoreError>,
     refused: HashMap<TaskHandle, AppendError>,
     commits: usize,
+    logs: usize,
     probes: usize,
 }
 
-/// Holds commits back until it is dropped.
-pub(crate) struct Hold(Arc<Faults>);
+/// Holds commits or reads back until it is dropped.
+pub(crate) struct Hold {
+    faults: Arc<Faults>,
+    held: fn(&Faults) -> &watch::Sender<bool>,
+}
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.held.send_replace(false);
+        (self.held)(&self.faults).send_replace(false);
     }
 }
 
@@ -61,8 +66,22 @@ impl Faults {
 
     /// Has commits wait before they are written.
     pub(crate) fn hold_commits(self: &Arc<Self>) -> Hold {
-        self.held.send_replace(true);
-        Hold(Arc::clone(self))
+        self.hold(|faults| &faults.commits_held)
+    }
+
+    /// Has reads of logs wait before they are answered.
+    pub(crate) fn hold_logs(self: &Arc<Self>) -> Hold {
+        self.hold(|faults| &faults.logs_held)
+    }
+
+    fn hold(self: &Arc<Self>, held: fn(&Faults) -> &watch::Sender<bool>) -> Hold {
+        held(self).send_replace(true);
+        Hold { faults: Arc::clone(self), held }
+    }
+
+    /// Returns how many logs were asked for.
+    pub(crate) fn logs(&self) -> usize {
+        lock(&self.state).logs
     }
 
     /// Returns how many commits were asked for.
@@ -111,7 +130,7 @@ impl Faulty {
 
     /// Commits what is not refused, and puts the refusals back in their places.
     async fn commit(&self, batch: &mut Batch) -> Result<Committed, StoreError> {
-        let mut held = self.faults.held.subscribe();
+        let mut held = self.faults.commits_held.subscribe();
         let _ = held.wait_for(|held| !held).await;
         let refused = {
             let state = lock(&self.faults.state);
@@ -152,7 +171,12 @@ impl Backend for Faulty {
     }
 
     fn log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead> {
-        self.faults.read(|| self.inner.log(task, after))
+        lock(&self.faults.state).logs += 1;
+        later(async move {
+            let mut held = self.faults.logs_held.subscribe();
+            let _ = held.wait_for(|held| !held).await;
+            self.faults.read(|| self.inner.log(task, after)).await
+        })
     }
 
     fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>> {
