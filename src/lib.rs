@@ -67,22 +67,25 @@ pub use {axum, jsonrpsee, tonic};
 pub mod internals {
     /// The task engine.
     pub mod engine {
-        pub use crate::engine::*;
+        pub use crate::engine::{AgentSpec, Engine, EngineError, EngineLimits, Incoming, OnRestart, Outcome};
     }
     /// The port that serves all bindings.
     pub mod server {
-        pub use crate::server::*;
+        pub use crate::server::{Additional, Anonymous, Builder, Server};
     }
     /// The implementation of the generated service.
     pub mod service {
-        pub use crate::service::*;
+        pub use crate::service::{AgentProfile, Service};
     }
     /// Where tasks are kept.
     pub mod store {
-        pub use crate::store::*;
+        pub use crate::store::{
+            Append, Commit, ListQuery, NewTask, Options, PageKey, PageToken, Pending, Row, Store, StoreUrl, TokenError,
+            Writer,
+        };
     }
     /// The pure rules of tasks.
     pub mod task {
-        pub use crate::task::*;
+        pub use crate::task::{cursor, lifecycle};
     }
 }

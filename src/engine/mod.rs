@@ -44,12 +44,13 @@ use crate::store::{Claim, Claimed, Health, Store, TaskRow, Writer};
 
 pub use crate::agents::OnRestart;
 pub use crate::limits::EngineLimits;
-pub use cell::Resumption;
+pub(crate) use cell::Resumption;
 pub use error::EngineError;
-pub use outcomes::TaskOutcome;
-pub use send::{Incoming, Outcome, Sent};
+pub(crate) use outcomes::TaskOutcome;
+pub(crate) use send::Sent;
+pub use send::{Incoming, Outcome};
 pub use spec::AgentSpec;
-pub use stream::TaskStream;
+pub(crate) use stream::TaskStream;
 
 use cell::{CellHandles, Watcher};
 use finished::Finished;

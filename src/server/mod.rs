@@ -35,8 +35,9 @@ use auxiliary::AuxiliaryServices;
 use cors::Cors;
 
 pub use additional::{Additional, Conflict};
-pub use builder::{BuildError, Builder};
-pub use routes::Cards;
+pub(crate) use builder::BuildError;
+pub use builder::Builder;
+pub(crate) use routes::Cards;
 pub(crate) use routes::is_served;
 pub use tricord_bindings::Anonymous;
 

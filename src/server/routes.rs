@@ -16,7 +16,7 @@ use crate::schema::http_json::{ACTIONS, WORDS};
 use crate::schema::{AgentInterface, GetTaskRequest, RPCS};
 
 /// Gives the card of an agent, or of the default one; `None` when there is no such agent.
-pub type Cards = Arc<dyn Fn(Option<&str>) -> Option<Arc<Document>> + Send + Sync>;
+pub(crate) type Cards = Arc<dyn Fn(Option<&str>) -> Option<Arc<Document>> + Send + Sync>;
 
 /// What a path outside the schema means.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use uuid::Uuid;
 pub(super) const SEQ_BITS: u32 = 20;
 
 /// The highest seq that a log can hold.
-pub const MAX_SEQ: u64 = (1 << SEQ_BITS) - 1;
+pub(crate) const MAX_SEQ: u64 = (1 << SEQ_BITS) - 1;
 
 /// How long the records of an ended task are kept for streams that resume, even where a checkpoint covers them.
-pub const KEEP_TAIL: Duration = Duration::from_secs(3600);
+pub(crate) const KEEP_TAIL: Duration = Duration::from_secs(3600);
 
 /// A backend's own name for a task.
 ///
@@ -61,8 +61,7 @@ pub struct Row {
 
 /// What one commit writes of one task.
 ///
-/// A backend refuses it, and only it, with an [`AppendError`](super::AppendError) when `lease` or `follows` is not true
-/// any more.
+/// A backend refuses it, and only it, with an `AppendError` when `lease` or `follows` is no longer true.
 #[derive(Debug, Clone)]
 pub struct Append {
     /// The task.
@@ -71,7 +70,7 @@ pub struct Append {
     pub lease: Lease,
     /// The seq of the last record in the log so far; 0 for a new task.
     pub follows: u64,
-    /// The seq of the last record in `body`, at most [`MAX_SEQ`]; `follows` if there is none.
+    /// The seq of the last record in `body`, at most 1,048,575; `follows` if there is none.
     pub last: u64,
     /// Set with the first append of a task. `row` is then set, too.
     pub new: Option<NewTask>,

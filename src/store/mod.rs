@@ -10,7 +10,7 @@
 //! [`backend`], and the rest of this module does not know which.
 
 // Nothing uses the parts of backends without a backend, and the operations on closed stores without the command line.
-#![cfg_attr(not(all(feature = "sqlite", feature = "cli")), allow(dead_code))]
+#![cfg_attr(not(all(feature = "sqlite", feature = "cli")), allow(dead_code, unused_imports))]
 
 mod append;
 mod backend;
@@ -33,17 +33,17 @@ pub(crate) mod tests;
 mod url;
 mod writer;
 
-pub use append::{Append, KEEP_TAIL, Lease, MAX_SEQ, NewTask, Row, TaskHandle};
-pub use claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs};
-pub use commits::CommitStats;
-pub use error::{AppendError, OpenError, StoreError};
-pub use handle::{Health, Store};
+pub use append::{Append, NewTask, Row};
+pub(crate) use append::{KEEP_TAIL, Lease, MAX_SEQ, TaskHandle};
+pub(crate) use claim::{Claim, ClaimEnd, ClaimKey, Claimed, ClaimedAs};
+pub(crate) use error::{AppendError, OpenError, StoreError};
+pub(crate) use handle::Health;
+pub use handle::Store;
 #[doc(hidden)]
 pub use list::PageKey;
 pub use list::{ListQuery, PageToken, TokenError};
-pub use registry::{backup, check, restored, stats};
-pub use report::{CheckReport, Stats};
-pub use rows::{LogRead, Tail, TaskRow};
+pub(crate) use registry::{backup, check, restored, stats};
+pub(crate) use rows::{LogRead, Tail, TaskRow};
 pub use url::{Options, StoreUrl};
 pub use writer::{Commit, Pending, Writer};
 

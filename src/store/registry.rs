@@ -75,7 +75,7 @@ fn operations(url: &StoreUrl) -> Result<&'static Operations, OpenError> {
 /// # Errors
 ///
 /// [`OpenError`] if the store cannot be read at all.
-pub fn check(url: &StoreUrl) -> Result<CheckReport, OpenError> {
+pub(crate) fn check(url: &StoreUrl) -> Result<CheckReport, OpenError> {
     (operations(url)?.check)(url.location())
 }
 
@@ -84,7 +84,7 @@ pub fn check(url: &StoreUrl) -> Result<CheckReport, OpenError> {
 /// # Errors
 ///
 /// [`OpenError`] if the store cannot be read or the copy cannot be written, or if the file exists.
-pub fn backup(url: &StoreUrl, to: &Path) -> Result<(), OpenError> {
+pub(crate) fn backup(url: &StoreUrl, to: &Path) -> Result<(), OpenError> {
     (operations(url)?.backup)(url.location(), to)
 }
 
@@ -94,7 +94,7 @@ pub fn backup(url: &StoreUrl, to: &Path) -> Result<(), OpenError> {
 /// # Errors
 ///
 /// [`OpenError`], among others while a server has the store open.
-pub fn restored(url: &StoreUrl) -> Result<u32, OpenError> {
+pub(crate) fn restored(url: &StoreUrl) -> Result<u32, OpenError> {
     (operations(url)?.restored)(url.location())
 }
 
@@ -103,7 +103,7 @@ pub fn restored(url: &StoreUrl) -> Result<u32, OpenError> {
 /// # Errors
 ///
 /// [`OpenError`] if the store cannot be read.
-pub fn stats(url: &StoreUrl) -> Result<Stats, OpenError> {
+pub(crate) fn stats(url: &StoreUrl) -> Result<Stats, OpenError> {
     (operations(url)?.stats)(url.location())
 }
 

@@ -8,7 +8,7 @@ const DESCRIBED: usize = 100;
 
 /// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CheckReport {
+pub(crate) struct CheckReport {
     /// The number of tasks that were checked.
     pub tasks: u64,
     /// The number of records that were checked.
@@ -21,7 +21,7 @@ pub struct CheckReport {
 
 impl CheckReport {
     /// Returns whether no problem was found.
-    pub fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         self.problem_count == 0
     }
 
@@ -36,7 +36,7 @@ impl CheckReport {
 
 /// The statistics of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// The number of tasks in each state.
     pub tasks: BTreeMap<TaskState, u64>,
     /// The size of the data, in bytes.

@@ -8,7 +8,7 @@ use tricord_bindings::wkt::{Struct, Timestamp};
 use uuid::Uuid;
 
 use crate::schema::TaskStatusUpdateEvent;
-use crate::schema::store::{ArtifactPiece, Record, Resumed, StatusChange, record};
+use crate::schema::store::{ArtifactPiece, Record, StatusChange, record};
 use crate::schema::stream_response::Payload;
 use crate::schema::{Message, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus};
 
@@ -16,7 +16,7 @@ use super::lifecycle;
 
 /// The ids that every event of a task carries on the wire and no record keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ids {
+pub(crate) struct Ids {
     /// The task's id.
     pub task: Arc<str>,
     /// Its conversation's id.
@@ -25,14 +25,14 @@ pub struct Ids {
 
 /// Reads a task's id. Only the spelling that we give out is one: to a client an id is a text, and another text is another
 /// id, also where it would be the same UUID.
-pub fn parse_id(text: &str) -> Option<Uuid> {
+pub(crate) fn parse_id(text: &str) -> Option<Uuid> {
     let id = Uuid::try_parse(text).ok()?;
     (id.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text).then_some(id)
 }
 
 /// One entry of a task's log.
 #[derive(Debug)]
-pub struct LogEvent {
+pub(crate) struct LogEvent {
     /// Its place, from 1, without gaps.
     pub seq: u64,
     /// Its size as a record, in bytes.
@@ -43,7 +43,7 @@ pub struct LogEvent {
 
 /// What happened.
 #[derive(Debug)]
-pub enum Body {
+pub(crate) enum Body {
     /// The task came to be.
     Created {
         /// When.
@@ -59,10 +59,7 @@ pub enum Body {
         snapshot: Option<OnceLock<Arc<Encoded<Task>>>>,
     },
     /// A run began again after a restart. Not streamed.
-    Resumed {
-        /// Which try of the run it is.
-        attempt: u32,
-    },
+    Resumed,
     /// A status or an artifact, as it goes out on every stream.
     Update(Arc<Encoded<StreamResponse>>),
 }
@@ -88,7 +85,7 @@ impl LogEvent {
     /// Gives an event its place in the log and appends its record to `batch`, an encoded `RecordBatch`.
     ///
     /// This is the only time that the event is encoded for the store.
-    pub fn append(ids: &Ids, seq: u64, time_us: i64, event: record::Event, batch: &mut Vec<u8>) -> Self {
+    pub(crate) fn append(ids: &Ids, seq: u64, time_us: i64, event: record::Event, batch: &mut Vec<u8>) -> Self {
         let mut record = Record { seq, time_us, event: Some(event) };
         let before = batch.len();
         prost::encoding::message::encode(1, &record, batch);
@@ -98,21 +95,21 @@ impl LogEvent {
     }
 
     /// Reads a stored record. Returns `None` for a record without an event, which is a damaged one.
-    pub fn from_record(ids: &Ids, record: Record) -> Option<Self> {
+    pub(crate) fn from_record(ids: &Ids, record: Record) -> Option<Self> {
         let (seq, size) = (record.seq, record.encoded_len());
         Some(Self { seq, size, body: Body::new(ids, record.time_us, record.event?) })
     }
 
     /// The event that streams carry; history entries have none.
-    pub fn update(&self) -> Option<&Arc<Encoded<StreamResponse>>> {
+    pub(crate) fn update(&self) -> Option<&Arc<Encoded<StreamResponse>>> {
         match &self.body {
             Body::Update(update) => Some(update),
-            Body::Created { .. } | Body::Message { .. } | Body::Resumed { .. } => None,
+            Body::Created { .. } | Body::Message { .. } | Body::Resumed => None,
         }
     }
 
     /// The state that was entered, if one was.
-    pub fn state(&self) -> Option<TaskState> {
+    pub(crate) fn state(&self) -> Option<TaskState> {
         match &self.update()?.value().payload {
             Some(Payload::StatusUpdate(update)) => update.status.as_ref().map(TaskStatus::state),
             _ => None,
@@ -127,7 +124,7 @@ impl Body {
         match event {
             record::Event::Created(created) => Self::Created { time, metadata: created.metadata },
             record::Event::Message(message) => Self::Message { message: Arc::new(message), snapshot: None },
-            record::Event::Resumed(Resumed { attempt }) => Self::Resumed { attempt },
+            record::Event::Resumed(_) => Self::Resumed,
             record::Event::Status(StatusChange { state, message, metadata }) => {
                 let status = Some(TaskStatus { state, message, timestamp: Some(time) });
                 let update = TaskStatusUpdateEvent { task_id: task_id(), context_id: context_id(), status, metadata };
@@ -143,12 +140,12 @@ impl Body {
 }
 
 /// Microseconds since 1970 as the protocol's timestamp.
-pub fn timestamp(us: i64) -> Timestamp {
+pub(crate) fn timestamp(us: i64) -> Timestamp {
     let nanos = i32::try_from(us.rem_euclid(1_000_000) * 1000).unwrap_or_default();
     Timestamp { seconds: us.div_euclid(1_000_000), nanos }
 }
 
 /// The protocol's timestamp as microseconds since 1970, rounded down; saturates far outside any calendar.
-pub fn micros(time: &Timestamp) -> i64 {
+pub(crate) fn micros(time: &Timestamp) -> i64 {
     time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanos) / 1000)
 }

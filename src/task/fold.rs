@@ -7,17 +7,17 @@ use tricord_bindings::wkt::Struct;
 use super::event::{Body, Ids, LogEvent};
 
 /// The fold of nothing: a task without a status, which the first record gives it.
-pub fn empty(ids: &Ids) -> Task {
+pub(crate) fn empty(ids: &Ids) -> Task {
     Task { id: String::from(&*ids.task), context_id: String::from(&*ids.context), ..Task::default() }
 }
 
 /// Returns a task's state; unspecified before its first record.
-pub fn state(task: &Task) -> TaskState {
+pub(crate) fn state(task: &Task) -> TaskState {
     task.status.as_ref().map_or(TaskState::Unspecified, TaskStatus::state)
 }
 
 /// Folds one entry into the task.
-pub fn apply(task: &mut Task, event: &LogEvent) {
+pub(crate) fn apply(task: &mut Task, event: &LogEvent) {
     match &event.body {
         Body::Created { time, metadata } => {
             task.metadata.clone_from(metadata);
@@ -28,7 +28,7 @@ pub fn apply(task: &mut Task, event: &LogEvent) {
             retire_status_message(task);
             task.history.push(message.as_ref().clone());
         }
-        Body::Resumed { .. } => {}
+        Body::Resumed => {}
         Body::Update(update) => match &update.value().payload {
             Some(Payload::StatusUpdate(update)) => {
                 retire_status_message(task);
@@ -79,7 +79,7 @@ fn extend(artifact: &mut Artifact, piece: &Artifact) {
 
 /// Returns a copy of the task with only the newest `limit` messages of its history, or `None` if it has no more than those
 /// (§3.2.4). What is left out is not copied.
-pub fn limited(task: &Task, limit: Option<u32>) -> Option<Task> {
+pub(crate) fn limited(task: &Task, limit: Option<u32>) -> Option<Task> {
     let surplus = task.history.len().checked_sub(limit? as usize).filter(|surplus| *surplus > 0)?;
     Some(Task {
         id: task.id.clone(),

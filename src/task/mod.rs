@@ -2,8 +2,8 @@
 
 mod answer;
 pub mod cursor;
-pub mod event;
-pub mod fold;
+pub(crate) mod event;
+pub(crate) mod fold;
 pub mod lifecycle;
 #[cfg(test)]
 mod tests;

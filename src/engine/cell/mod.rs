@@ -32,7 +32,7 @@ mod watch;
 mod write_buffer;
 
 pub(super) use handles::CellHandles;
-pub use run::Resumption;
+pub(crate) use run::Resumption;
 pub(super) use run::{FollowUp, RunEnd, RunStart, StartedRun};
 pub(super) use watch::{View, Watcher};
 
