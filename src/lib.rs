@@ -44,6 +44,7 @@ pub mod config;
 mod engine;
 mod launch;
 mod limits;
+mod memory;
 pub mod protocol;
 pub mod schema;
 mod server;

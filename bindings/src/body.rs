@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use http::header::{CONTENT_LENGTH, EXPECT};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 
+use crate::budget::{Budget, BudgetPermit};
 use crate::error::{Error, kinds};
 
 /// Any error of a body's source.
@@ -95,54 +95,6 @@ impl http_body::Body for Body {
     }
 }
 
-/// Bytes of request bodies that may be held at one time, over all connections.
-#[derive(Debug)]
-pub struct Budget {
-    free: AtomicUsize,
-}
-
-impl Budget {
-    /// Makes a budget of this many bytes.
-    pub fn new(bytes: usize) -> Arc<Self> {
-        Arc::new(Self { free: AtomicUsize::new(bytes) })
-    }
-
-    fn take(&self, bytes: usize) -> bool {
-        self.free.try_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes)).is_ok()
-    }
-}
-
-/// A share of a [`Budget`]. Dropping it returns the share.
-#[derive(Debug)]
-pub struct BudgetPermit {
-    budget: Arc<Budget>,
-    bytes: usize,
-}
-
-impl BudgetPermit {
-    pub(crate) fn none(budget: &Arc<Budget>) -> Self {
-        Self { budget: budget.clone(), bytes: 0 }
-    }
-
-    /// Takes more bytes of the budget.
-    ///
-    /// # Errors
-    /// [`kinds::UNAVAILABLE`] if too little is left.
-    pub(crate) fn more(&mut self, bytes: usize) -> Result<(), Error> {
-        if !self.budget.take(bytes) {
-            return Err(Error::unavailable("too many request bytes at once", Duration::from_secs(1)));
-        }
-        self.bytes += bytes;
-        Ok(())
-    }
-}
-
-impl Drop for BudgetPermit {
-    fn drop(&mut self) {
-        self.budget.free.fetch_add(self.bytes, Ordering::Relaxed);
-    }
-}
-
 /// How request bodies are read.
 #[derive(Debug, Clone)]
 pub struct BodyLimits {
@@ -150,14 +102,21 @@ pub struct BodyLimits {
     pub bytes: usize,
     /// How long a body may take to arrive.
     pub time: Duration,
-    /// The limit of all bodies together.
+    /// The most values of a body: members of objects, elements of lists, entries of maps.
+    pub values: usize,
+    /// What all requests together may hold: their bodies, and their messages once they are decoded.
     pub budget: Arc<Budget>,
 }
 
 impl Default for BodyLimits {
-    /// 16 MiB, 60 s, and 256 MiB for all.
+    /// 16 MiB, 60 s, 250,000 values, and 256 MiB for all.
     fn default() -> Self {
-        Self { bytes: Self::DEFAULT_BYTES, time: Duration::from_secs(60), budget: Budget::new(Self::DEFAULT_BUDGET) }
+        Self {
+            bytes: Self::DEFAULT_BYTES,
+            time: Duration::from_secs(60),
+            values: Self::DEFAULT_VALUES,
+            budget: Budget::new("requests", 256 << 20),
+        }
     }
 }
 
@@ -167,8 +126,8 @@ const MOST_RESERVED: u64 = 16 << 20;
 impl BodyLimits {
     /// The largest body by default, in bytes.
     pub const DEFAULT_BYTES: usize = 16 << 20;
-    /// The default budget of all bodies, in bytes.
-    pub const DEFAULT_BUDGET: usize = 256 << 20;
+    /// The most values of a body by default.
+    pub const DEFAULT_VALUES: usize = 250_000;
 
     /// Checks the length that the headers announce, before anything is read.
     ///
@@ -184,6 +143,7 @@ impl BodyLimits {
     }
 
     /// Reads a body to its end. One that came in one piece is not copied; the rest of one that is refused is discarded.
+    /// `framing` is how many bytes the binding adds to a message.
     ///
     /// # Errors
     /// Those of [`BodyLimits::read`].
@@ -191,43 +151,46 @@ impl BodyLimits {
         &self,
         headers: &HeaderMap,
         mut body: B,
+        framing: usize,
     ) -> Result<(Bytes, BudgetPermit), Error>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     {
-        let read = self.read(&mut body).await;
+        let read = self.read(&mut body, framing).await;
         if read.is_err() {
             discard(headers, body);
         }
         read
     }
 
-    /// Reads a body to its end. One that came in one piece is not copied.
+    /// Reads a body to its end. One that came in one piece is not copied. `framing` is how many bytes the binding adds to a
+    /// message.
     ///
     /// # Errors
     /// [`kinds::TOO_LARGE`] as soon as the limit is passed, [`kinds::UNAVAILABLE`] if all bodies together hold too much,
     /// [`kinds::INVALID_REQUEST`] if it breaks off or takes too long.
-    pub(crate) async fn read<B>(&self, body: &mut B) -> Result<(Bytes, BudgetPermit), Error>
+    pub(crate) async fn read<B>(&self, body: &mut B, framing: usize) -> Result<(Bytes, BudgetPermit), Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
         let mut held = BudgetPermit::none(&self.budget);
-        let bytes = tokio::time::timeout(self.time, self.collect(body, &mut held))
+        let bytes = tokio::time::timeout(self.time, self.collect(body, framing, &mut held))
             .await
             .map_err(|_| Error::new(&kinds::INVALID_REQUEST, "the body did not arrive in time"))??;
         Ok((bytes, held))
     }
 
-    async fn collect<B>(&self, body: &mut B, held: &mut BudgetPermit) -> Result<Bytes, Error>
+    async fn collect<B>(&self, body: &mut B, framing: usize, held: &mut BudgetPermit) -> Result<Bytes, Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
+        let most = self.bytes.saturating_add(framing);
         let mut first = Bytes::new();
         let mut all = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| Error::new(&kinds::INVALID_REQUEST, "the body broke off"))?;
             let Ok(piece) = frame.into_data() else { continue };
-            if first.len().max(all.len()) + piece.len() > self.bytes {
+            if first.len().max(all.len()) + piece.len() > most {
                 return Err(self.too_large());
             }
             held.more(piece.len())?;
@@ -237,7 +200,7 @@ impl BodyLimits {
             }
             if all.is_empty() {
                 // A client can announce any length, so only a part of it is reserved.
-                let expected = body.size_hint().lower().min((self.bytes as u64).min(MOST_RESERVED));
+                let expected = body.size_hint().lower().min((most as u64).min(MOST_RESERVED));
                 all.reserve(first.len() + piece.len() + usize::try_from(expected).unwrap_or(0));
                 all.extend_from_slice(&first);
             }
@@ -277,23 +240,23 @@ mod tests {
     }
 
     fn limits(bytes: usize, budget: usize) -> BodyLimits {
-        BodyLimits { bytes, budget: Budget::new(budget), ..BodyLimits::default() }
+        BodyLimits { bytes, budget: Budget::new("requests", budget), ..BodyLimits::default() }
     }
 
     #[tokio::test]
     async fn one_piece_is_handed_on_and_many_are_joined() {
         let limits = limits(10, 100);
         let whole = Bytes::from_static(b"hello");
-        let (read, _held) = limits.read(&mut Full::new(whole.clone())).await.unwrap();
+        let (read, _held) = limits.read(&mut Full::new(whole.clone()), 0).await.unwrap();
         assert_eq!(read.as_ptr(), whole.as_ptr(), "not copied");
-        let (read, _held) = limits.read(&mut pieces(&["ab", "", "cd", "ef"])).await.unwrap();
+        let (read, _held) = limits.read(&mut pieces(&["ab", "", "cd", "ef"]), 0).await.unwrap();
         assert_eq!(read, "abcdef");
     }
 
     #[tokio::test]
     async fn a_body_over_the_limit_is_refused_at_the_piece_that_passes_it() {
         let mut body = pieces(&["abcd", "ef", "gh"]);
-        let error = limits(5, 100).read(&mut body).await.unwrap_err();
+        let error = limits(5, 100).read(&mut body, 0).await.unwrap_err();
         assert_eq!(error.kind().reason, "TOO_LARGE");
         assert!(body.frame().await.is_some(), "what follows was not read");
     }
@@ -301,17 +264,17 @@ mod tests {
     #[tokio::test]
     async fn the_budget_of_all_bodies_is_given_back() {
         let limits = limits(10, 8);
-        let (_, held) = limits.read(&mut pieces(&["abcdef"])).await.unwrap();
-        let error = limits.read(&mut pieces(&["abcdef"])).await.unwrap_err();
+        let (_, held) = limits.read(&mut pieces(&["abcdef"]), 0).await.unwrap();
+        let error = limits.read(&mut pieces(&["abcdef"]), 0).await.unwrap_err();
         assert_eq!(error.kind().reason, "UNAVAILABLE");
         drop(held);
-        assert!(limits.read(&mut pieces(&["abcdef"])).await.is_ok());
+        assert!(limits.read(&mut pieces(&["abcdef"]), 0).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_given_up() {
         let mut body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
-        let error = limits(5, 5).read(&mut body).await.unwrap_err();
+        let error = limits(5, 5).read(&mut body, 0).await.unwrap_err();
         assert_eq!(error.kind().reason, "INVALID_REQUEST");
     }
 

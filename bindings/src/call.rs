@@ -5,6 +5,7 @@ use std::time::Instant;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::authenticator::Principal;
+use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol};
 use crate::{Binding, Rpc};
@@ -15,7 +16,7 @@ static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a request says in addition to its message. `A` is what the service resolved the request's scope to, which `authorize`
 /// returns; before that it is `()`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Call<A = ()> {
     /// Who calls.
     pub principal: Principal,
@@ -37,6 +38,9 @@ pub struct Call<A = ()> {
     pub idempotency_key: Option<String>,
     /// The `Last-Event-ID` header or metadata, verbatim.
     pub last_event_id: Option<String>,
+    /// The memory that the request message takes. A handler that passes the message on to somebody who accounts for it
+    /// drops this.
+    pub permit: BudgetPermit,
 }
 
 impl Call {
@@ -48,6 +52,7 @@ impl Call {
         codec: &'static dyn Codec,
         binding: Binding,
         rpc: &'static Rpc,
+        permit: BudgetPermit,
     ) -> Self {
         Self {
             principal,
@@ -60,14 +65,27 @@ impl Call {
             trace: text(headers, &TRACEPARENT),
             idempotency_key: headers.get(&IDEMPOTENCY_KEY).and_then(opaque),
             last_event_id: text(headers, &LAST_EVENT_ID),
+            permit,
         }
     }
 
     /// Returns the same call with what its scope names.
     pub(crate) fn with_agent<A>(self, agent: A) -> Call<A> {
         let Self { principal, binding, rpc, agent: (), version, extensions, deadline, trace, .. } = self;
-        let (idempotency_key, last_event_id) = (self.idempotency_key, self.last_event_id);
-        Call { principal, binding, rpc, agent, version, extensions, deadline, trace, idempotency_key, last_event_id }
+        let (idempotency_key, last_event_id, permit) = (self.idempotency_key, self.last_event_id, self.permit);
+        Call {
+            principal,
+            binding,
+            rpc,
+            agent,
+            version,
+            extensions,
+            deadline,
+            trace,
+            idempotency_key,
+            last_event_id,
+            permit,
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 mod authenticator;
 mod binding;
 pub mod body;
+pub mod budget;
 pub mod call;
 #[cfg(feature = "client")]
 pub mod client;
@@ -21,6 +22,7 @@ pub mod http_json;
 pub mod jsonrpc;
 pub mod media_type;
 pub mod meter;
+pub mod offload;
 pub mod pipeline;
 pub mod proto_json;
 pub mod query;
@@ -31,6 +33,7 @@ pub mod server;
 mod sse;
 #[cfg(test)]
 mod testing;
+pub mod weight;
 pub mod wkt;
 
 pub use authenticator::{Anonymous, Authenticator, Identity, Peer, Principal, RequestHead};

@@ -5,11 +5,15 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::proto_json::Validate;
 use crate::query::FromQuery;
+use crate::weight::Shape;
 
 /// The request message of an rpc. Generated.
 pub trait Request: prost::Message + Default + DeserializeOwned + Validate + FromQuery + 'static {
     /// The field that names the scope.
     const SCOPE: Scope;
+
+    /// Which fields are messages.
+    const SHAPE: &'static Shape;
 
     /// Returns the scope that the request names; empty for none.
     fn scope(&self) -> &str;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 pub use crate::agents::{AgentKind, OnRestart};
 pub use crate::limits::EngineLimits;
+pub use crate::memory::MemoryLimits;
 pub use crate::settings::{Network, Problem, Problems, Secret};
 pub use crate::store::StoreUrl;
 pub use agents::AgentConfig;

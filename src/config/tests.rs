@@ -198,8 +198,9 @@ fn each_mistake_names_file_line_and_key() {
         ),
         ("[limits]\nstreams = 0", "t.toml:2: limits.streams: takes a whole number from 1 to 4294967295, not 0"),
         (
-            "[limits]\nbodies_in_flight = '1MiB'",
-            "t.toml:2: limits.bodies_in_flight: is less than limits.body: a body of that size could never be received",
+            "[limits]\nmemory_requests = '1MiB'\nbody = '1MiB'",
+            "t.toml:2: limits.memory_requests: leaves requests less than three times limits.body: such a body could never be \
+             received",
         ),
         (
             "[store]\nurl = 'postgres://ann:s3@h/d'",

@@ -9,7 +9,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tricord_bindings::BindingSettings;
-use tricord_bindings::body::{BodyLimits, Budget};
+use tricord_bindings::body::BodyLimits;
+use tricord_bindings::budget::Budget;
 use tricord_bindings::server::ConnectionLimits;
 
 use super::{Launch, LaunchError};
@@ -204,10 +205,11 @@ pub(super) async fn listen(key: &'static str, address: SocketAddr) -> Result<Tcp
 fn settings(config: &Config) -> BindingSettings {
     let body = BodyLimits {
         bytes: config.limits.body,
-        budget: Budget::new(config.limits.bodies_in_flight),
+        values: config.limits.request_values,
+        budget: Budget::new("requests", config.limits.memory.requests),
         ..BodyLimits::default()
     };
-    BindingSettings { body, ping: config.server.ping_interval }
+    BindingSettings { body, ping: config.server.ping_interval, ..BindingSettings::default() }
 }
 
 /// Watches whether the store accepts work, for `/readyz`.

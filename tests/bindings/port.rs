@@ -179,10 +179,10 @@ async fn a_body_without_end_is_refused_early_and_the_answer_can_be_read() {
 #[tokio::test]
 async fn bodies_together_have_a_limit_that_is_given_back() {
     let mut settings = BindingSettings::default();
-    settings.body.budget = tricord_bindings::body::Budget::new(10_000);
+    settings.body.budget = tricord_bindings::budget::Budget::new("requests", 20_000);
     let running = start_with(|builder| builder.settings(settings)).await;
     let cancel = |id: &str| format!("{{\"id\":\"{id}\",\"metadata\":{{\"x\":\"{}\"}}}}", "x".repeat(6000));
-    // The first waits for ever with its body held.
+    // The first waits for ever with its message held. While one is decoded, its body and its message count.
     let mut first = say(
         &running,
         format!(

@@ -126,21 +126,26 @@ async fn c17_bodies_up_to_the_limit_are_accepted_and_not_returned_without_histor
 
 #[tokio::test]
 async fn c17_bodies_over_the_memory_budget_are_refused_until_it_is_free() {
-    let server = Server::start(&format!("{TWO_AGENTS}\n[limits]\nbody = \"1MiB\"\nbodies_in_flight = \"1MiB\""));
+    let server = Server::start(&format!("{TWO_AGENTS}\n[limits]\nbody = \"1MiB\"\nmemory_requests = \"3MiB\""));
     let large = say(&"x".repeat(100_000));
     let (server, large) = (&server, &large);
-    // One body that never ends holds nearly all there is: as soon as the server has read so far. Until then another may
-    // come first, and this one is what is refused.
+    // Three bodies that never end hold nearly all there is: as soon as the server has read so far. Until then another may
+    // come first, and these are what is refused.
     let until = Instant::now() + Duration::from_secs(20);
     let held = loop {
-        let mut socket = connect(&server.url).await;
-        let head = "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1040000\r\n\r\n";
-        socket.write_all(head.as_bytes()).await.unwrap();
-        socket.write_all(&vec![b' '; 1_000_000]).await.unwrap();
+        let mut sockets = Vec::new();
+        for _ in 0..3 {
+            let mut socket = connect(&server.url).await;
+            let head =
+                "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1040000\r\n\r\n";
+            socket.write_all(head.as_bytes()).await.unwrap();
+            socket.write_all(&vec![b' '; 1_000_000]).await.unwrap();
+            sockets.push(socket);
+        }
         tokio::time::sleep(Duration::from_millis(50)).await;
         let answer = server.ask(Binding::HttpJson, "SendMessage", large.clone()).send().await;
         if answer.reply.status == 503 {
-            break socket;
+            break sockets;
         }
         assert!(Instant::now() < until, "nothing was refused: {answer:?}");
     };

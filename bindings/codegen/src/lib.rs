@@ -20,6 +20,7 @@ pub mod proto_json;
 pub mod requests;
 pub mod schema;
 pub mod service;
+pub mod shapes;
 pub mod validate;
 
 use std::fs;
@@ -116,6 +117,7 @@ pub fn generate(config: &Config) -> Result<(), Error> {
     for (name, about, tokens) in [
         ("proto_json", "The ProtoJSON of every message.", proto_json::generate(schema.pool(), config)?),
         ("validate", "The validation of requests.", validate::generate(schema.pool(), &service, config)?),
+        ("shapes", "Which fields of requests are messages.", shapes::generate(schema.pool(), &service)),
         ("service", "The service as a trait.", service::generate(&service)),
         ("requests", "Requests as the bindings see them.", requests::generate(&service, config)?),
         ("grpc", "The gRPC names of the service.", grpc::generate(&service)),

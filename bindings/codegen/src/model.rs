@@ -170,6 +170,7 @@ const TAKEN: &[&str] = &[
     "Scope",
     "Send",
     "Set",
+    "Shape",
     "Some",
     "String",
     "Sync",

@@ -6,6 +6,7 @@ use quote::quote;
 
 use crate::messages::{enum_type, field_ident, names};
 use crate::model::{Rpc, Service, ident, refuse};
+use crate::shapes;
 use crate::{Config, Error};
 
 /// Writes `Request` for every request, and `FromQuery` for those that an HTTP rule reads from a query string.
@@ -35,6 +36,7 @@ pub fn generate(service: &Service, config: &Config) -> Result<TokenStream, Error
         #imports
         use ::tricord_bindings::request::{Request, Scope};
         use ::tricord_bindings::query::{self, FromQuery, Set};
+        use ::tricord_bindings::weight::Shape;
 
         #requests
     })
@@ -54,9 +56,11 @@ fn request(rpc: &Rpc, paths: &[&str], config: &Config) -> TokenStream {
         let (name, json, member) = (field.name(), field.json_name(), field_ident(&field));
         quote!(#name => Some((#json, &mut self.#member)),)
     });
+    let shape = shapes::name(&rpc.input);
     quote! {
         impl Request for #input {
             const SCOPE: Scope = Scope { json: #json, name: #name, number: #number };
+            const SHAPE: &'static Shape = &super::shapes::#shape;
 
             fn scope(&self) -> &str {
                 &self.#member

@@ -1,10 +1,9 @@
-//! Messages on their way through tonic: replies out, encoded once where they are shared, and bytes in.
+//! Replies on their way through tonic, encoded once where they are shared.
 
 use std::marker::PhantomData;
 
-use bytes::{Buf as _, Bytes};
 use tonic::Status;
-use tonic::codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{EncodeBuf, Encoder};
 
 use crate::reply::Reply;
 
@@ -36,21 +35,5 @@ impl<A: prost::Message> Encoder for ReplyEncoder<A> {
                 Ok(())
             }
         }
-    }
-}
-
-/// Reads messages as bytes. They are decoded later, where the other bindings decode theirs.
-pub(super) struct RawDecoder;
-
-impl Decoder for RawDecoder {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(source.copy_to_bytes(source.remaining())))
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        BufferSettings::new(2 << 10, 32 << 10)
     }
 }

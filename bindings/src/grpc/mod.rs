@@ -1,13 +1,12 @@
 //! gRPC: length-prefixed protobuf in and out, with statuses as errors.
 //!
-//! tonic reads and writes the frames. Its own servers are not used: they would encode an event once for every subscriber,
+//! tonic writes the frames of answers. Its own servers are not used: they would encode an event once for every subscriber,
 //! and decode a request before the checks that come first on the other bindings.
 
 mod codec;
 mod events;
-mod metered;
+mod frame;
 
-use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,23 +16,25 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
-use tonic::codec::{CompressionEncoding, EncodeBody, SingleMessageCompressionOverride, Streaming};
+use tonic::codec::{EncodeBody, SingleMessageCompressionOverride};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
 use crate::authenticator::{Peer, Principal};
-use crate::body::{Body, BodyLimits, BudgetPermit, discard};
+use crate::body::{Body, BodyLimits, discard};
+use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::details;
 use crate::error::{Error, Kind, Protocol, kinds};
 use crate::media_type::essence;
+use crate::offload;
 use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_protobuf};
+use crate::weight::Weight;
 use crate::{Binding, Rpc};
-use codec::{RawDecoder, ReplyEncoder};
+use codec::ReplyEncoder;
 use events::GrpcEvents;
-use metered::Metered;
 
 /// Answers a request.
 pub async fn serve<S: Service>(
@@ -42,7 +43,7 @@ pub async fn serve<S: Service>(
     peer: &Peer,
     body: impl RequestBody,
 ) -> Response<Body> {
-    let exchange = Grpc { protocol: pipeline.protocol(), head: &head, message: Bytes::new(), _permit: None };
+    let exchange = Grpc { protocol: pipeline.protocol(), head: &head, message: Bytes::new() };
     pipeline.call(&head, peer, body, exchange).await
 }
 
@@ -63,7 +64,6 @@ struct Grpc<'h> {
     protocol: &'static Protocol,
     head: &'h Parts,
     message: Bytes,
-    _permit: Option<BudgetPermit>,
 }
 
 impl Grpc<'_> {
@@ -84,28 +84,24 @@ impl Exchange for Grpc<'_> {
         }
     }
 
-    async fn read_body(&mut self, body: impl RequestBody, limits: &BodyLimits) -> Result<(), Error> {
+    async fn read_body(&mut self, body: impl RequestBody, settings: &BindingSettings) -> Result<BudgetPermit, Error> {
+        let limits = &settings.body;
         if !self.is_known() {
             // The answer must not wait for a client that goes on sending.
             discard(&self.head.headers, body);
-            return Ok(());
+            return Ok(BudgetPermit::none(&limits.budget));
         }
-        let encoding = match self.head.headers.get("grpc-encoding").map(HeaderValue::as_bytes) {
-            None | Some(b"identity") => None,
-            Some(b"gzip") => Some(CompressionEncoding::Gzip),
+        let is_gzip = match self.head.headers.get("grpc-encoding").map(HeaderValue::as_bytes) {
+            None | Some(b"identity") => false,
+            Some(b"gzip") => true,
             Some(_) => return Err(Error::new(&UNKNOWN_ENCODING, "grpc-encoding must be gzip or identity")),
         };
-        let mut permit = BudgetPermit::none(&limits.budget);
-        let body = Metered::new(limits, body);
-        let mut messages = Streaming::new_request(RawDecoder, body, encoding, Some(limits.bytes));
-        let message = messages.message().await.map_err(|status| unreadable(&status, limits))?;
-        self.message =
-            message.ok_or_else(|| Error::new(&kinds::INVALID_REQUEST, "the body holds no request message"))?;
-        permit.more(self.message.len())?;
-        self._permit = Some(permit);
-        // To the end of the body, so that a message that breaks off later is refused.
-        messages.trailers().await.map_err(|status| unreadable(&status, limits))?;
-        Ok(())
+        let (body, mut permit) = limits.read_or_discard(&self.head.headers, body, frame::HEADER).await?;
+        let work = || frame::message(body, is_gzip, limits, &mut permit);
+        // What is compressed may be as large as it is allowed to be.
+        self.message = settings.offload.run(if is_gzip { offload::LARGE } else { 0 }, work).await?;
+        permit.resize(self.message.len())?;
+        Ok(permit)
     }
 
     fn find_rpc(&mut self, codec: &'static dyn Codec) -> Result<Option<&'static Rpc>, Error> {
@@ -120,10 +116,17 @@ impl Exchange for Grpc<'_> {
         deadline(&self.head.headers)
     }
 
+    fn weigh<Q: Request>(&self) -> (usize, Weight) {
+        (self.message.len(), Weight::of_protobuf(&self.message, Q::SHAPE))
+    }
+
     fn decode<Q: Request>(&mut self, _: &'static dyn Codec, _: &'static Rpc) -> Result<Q, Error> {
         // From `Bytes`, so that blobs are slices of what was received.
         let decoded = Q::decode(self.message.clone());
-        decoded.map_err(|error| Error::new(&kinds::INVALID_PARAMS, format!("not the request's message: {error}")))
+        let decoded = decoded
+            .map_err(|error| Error::new(&kinds::INVALID_PARAMS, format!("not the request's message: {error}")))?;
+        self.message = Bytes::new();
+        Ok(decoded)
     }
 
     fn find_scope(&self, scope: &Scope) -> String {
@@ -173,18 +176,6 @@ fn deadline(headers: &HeaderMap) -> Option<Instant> {
         _ => return None,
     };
     Instant::now().checked_add(after)
-}
-
-/// Returns the error of a message that tonic could not read.
-fn unreadable(status: &Status, limits: &BodyLimits) -> Error {
-    // What the metered body refused comes back as the source of tonic's status.
-    if let Some(error) = status.source().and_then(|source| source.downcast_ref::<Error>()) {
-        return error.clone();
-    }
-    match status.code() {
-        Code::OutOfRange | Code::ResourceExhausted => limits.too_large(),
-        _ => Error::new(&kinds::INVALID_REQUEST, status.message().to_owned()),
-    }
 }
 
 /// A response with these messages, and the status after the last one.

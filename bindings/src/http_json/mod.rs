@@ -12,13 +12,15 @@ use http::{Method, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::{Peer, Principal};
-use crate::body::{Body, BodyLimits, BudgetPermit};
+use crate::body::{Body, BodyLimits};
+use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
 use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::query::{HttpRoute, Route};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_json, scope_in_query, set_from_path};
+use crate::weight::Weight;
 use crate::{Binding, Rpc, sse};
 
 pub(crate) use error::write_error_document;
@@ -51,7 +53,6 @@ struct HttpJson<'h> {
     /// The JSON type of the answer.
     media_type: HeaderValue,
     body: Bytes,
-    _permit: Option<BudgetPermit>,
     route: Option<HttpRoute<'h>>,
 }
 
@@ -59,7 +60,7 @@ impl<'h> HttpJson<'h> {
     fn new(protocol: &'static Protocol, head: &'h Parts, skip: usize) -> Self {
         let path = head.uri.path().get(skip..).unwrap_or_default();
         let media_type = answer_type(protocol, &head.headers);
-        Self { protocol, head, path, media_type, body: Bytes::new(), _permit: None, route: None }
+        Self { protocol, head, path, media_type, body: Bytes::new(), route: None }
     }
 
     fn query(&self) -> &str {
@@ -74,18 +75,19 @@ impl Exchange for HttpJson<'_> {
         limits.announced(&self.head.headers)
     }
 
-    async fn read_body(&mut self, body: impl RequestBody, limits: &BodyLimits) -> Result<(), Error> {
+    async fn read_body(&mut self, body: impl RequestBody, settings: &BindingSettings) -> Result<BudgetPermit, Error> {
+        let limits = &settings.body;
         if body.is_end_stream() || !matches!(self.head.method, Method::POST | Method::PUT | Method::PATCH) {
-            return Ok(());
+            return Ok(BudgetPermit::none(&limits.budget));
         }
         if self.head.headers.get(CONTENT_TYPE).is_some_and(|found| !is_json(self.protocol, found)) {
             crate::body::discard(&self.head.headers, body);
             let message = format!("the request must be {} or application/json", self.protocol.media_type);
             return Err(Error::new(self.protocol.content_type_not_supported, message));
         }
-        let (bytes, permit) = limits.read_or_discard(&self.head.headers, body).await?;
-        (self.body, self._permit) = (bytes, Some(permit));
-        Ok(())
+        let (bytes, permit) = limits.read_or_discard(&self.head.headers, body, 0).await?;
+        self.body = bytes;
+        Ok(permit)
     }
 
     fn find_rpc(&mut self, codec: &'static dyn Codec) -> Result<Option<&'static Rpc>, Error> {
@@ -107,6 +109,10 @@ impl Exchange for HttpJson<'_> {
         None
     }
 
+    fn weigh<Q: Request>(&self) -> (usize, Weight) {
+        (self.body.len(), Weight::of_json(&self.body))
+    }
+
     fn decode<Q: Request>(&mut self, codec: &'static dyn Codec, rpc: &'static Rpc) -> Result<Q, Error> {
         let mut request = Q::default();
         let Some(route) = &self.route else { return Err(Error::internal()) };
@@ -125,6 +131,7 @@ impl Exchange for HttpJson<'_> {
                 set_from_path(field, json, value)?;
             }
         }
+        self.body = Bytes::new();
         Ok(request)
     }
 

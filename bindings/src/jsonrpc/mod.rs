@@ -18,13 +18,15 @@ use jsonrpsee::core::server::Methods;
 use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::{Peer, Principal};
-use crate::body::{Body, BodyLimits, BudgetPermit};
+use crate::body::{Body, BodyLimits};
+use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
 use crate::http_json::is_json;
 use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_json, set_from_path};
+use crate::weight::Weight;
 use crate::{Binding, Rpc, sse};
 use envelope::Envelope;
 
@@ -47,7 +49,6 @@ pub async fn serve<S: Service>(
         id: Id::Unknown,
         method: Bytes::new(),
         params: Bytes::new(),
-        _permit: None,
     };
     pipeline.call(&head, peer, body, exchange).await
 }
@@ -61,7 +62,6 @@ struct JsonRpc<'h> {
     id: Id,
     method: Bytes,
     params: Bytes,
-    _permit: Option<BudgetPermit>,
 }
 
 /// The id of a request.
@@ -93,21 +93,22 @@ impl Exchange for JsonRpc<'_> {
         }
     }
 
-    async fn read_body(&mut self, body: impl RequestBody, limits: &BodyLimits) -> Result<(), Error> {
-        let (body, permit) = limits.read_or_discard(&self.head.headers, body).await?;
-        self._permit = Some(permit);
+    async fn read_body(&mut self, body: impl RequestBody, settings: &BindingSettings) -> Result<BudgetPermit, Error> {
+        let (body, permit) = settings.body.read_or_discard(&self.head.headers, body, 0).await?;
         let shared = |part: &str| body.slice_ref(part.as_bytes());
-        let Envelope { id, method, params } = Envelope::read(&body).map_err(|(id, error)| {
-            self.id = id.map_or(Id::Unknown, |id| Id::Text(body.slice_ref(id)));
+        // The id is copied: a stream keeps it, and would keep the whole body with it.
+        let read = settings.offload.run(body.len(), || Envelope::read(&body)).await;
+        let Envelope { id, method, params } = read.map_err(|(id, error)| {
+            self.id = id.map_or(Id::Unknown, |id| Id::Text(Bytes::copy_from_slice(id)));
             error
         })?;
-        self.id = id.map_or(Id::Notification, |id| Id::Text(shared(id)));
+        self.id = id.map_or(Id::Notification, |id| Id::Text(Bytes::copy_from_slice(id.as_bytes())));
         self.method = match method {
             std::borrow::Cow::Borrowed(method) => shared(method),
             std::borrow::Cow::Owned(method) => method.into(),
         };
         self.params = params.map_or(Bytes::from_static(b"{}"), shared);
-        Ok(())
+        Ok(permit)
     }
 
     fn find_rpc(&mut self, codec: &'static dyn Codec) -> Result<Option<&'static Rpc>, Error> {
@@ -128,6 +129,10 @@ impl Exchange for JsonRpc<'_> {
         None
     }
 
+    fn weigh<Q: Request>(&self) -> (usize, Weight) {
+        (self.params.len(), Weight::of_json(&self.params))
+    }
+
     fn decode<Q: Request>(&mut self, codec: &'static dyn Codec, rpc: &'static Rpc) -> Result<Q, Error> {
         let mut request = Q::default();
         match self.params.first() {
@@ -138,6 +143,7 @@ impl Exchange for JsonRpc<'_> {
         if let Some(scope) = self.path_scope {
             set_from_path(request.scope_mut(), Q::SCOPE.json, scope)?;
         }
+        (self.method, self.params) = Default::default();
         Ok(request)
     }
 

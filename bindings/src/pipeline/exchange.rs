@@ -11,10 +11,12 @@ use tokio_util::sync::CancellationToken;
 use super::BindingSettings;
 use crate::authenticator::Principal;
 use crate::body::{Body, BodyLimits, BoxError};
+use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::Error;
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope};
+use crate::weight::Weight;
 use crate::{Binding, Rpc};
 
 /// One request and its answer, in the form of one binding.
@@ -36,15 +38,16 @@ pub trait Exchange: Sized + Send {
     /// If a body like this is not read. The pipeline discards the body.
     fn check_head(&self, limits: &BodyLimits) -> Result<(), Error>;
 
-    /// Reads the body to its end and keeps it. An envelope around the request is read here too.
+    /// Reads the body to its end and keeps it. An envelope around the request is read here too. Returns the permit for what
+    /// is kept; the pipeline holds it.
     ///
     /// # Errors
     /// If the body is too large, breaks off or is late, or if its envelope is wrong.
     fn read_body(
         &mut self,
         body: impl RequestBody,
-        limits: &BodyLimits,
-    ) -> impl Future<Output = Result<(), Error>> + Send;
+        settings: &BindingSettings,
+    ) -> impl Future<Output = Result<BudgetPermit, Error>> + Send;
 
     /// Finds the rpc that the request calls in this version; `None` if the service has no such rpc.
     ///
@@ -61,7 +64,10 @@ pub trait Exchange: Sized + Send {
     /// Returns when the client stops waiting, if it says so.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Decodes the request message.
+    /// Returns how many bytes of the body are the request message, and judges what it will take once it is decoded.
+    fn weigh<Q: Request>(&self) -> (usize, Weight);
+
+    /// Decodes the request message, and lets go of the body if that succeeds.
     ///
     /// # Errors
     /// If it cannot be read. The pipeline reports this error after those of `authorize`.

@@ -25,10 +25,12 @@ use tracing::Instrument as _;
 
 use crate::authenticator::{AnyAuthenticator, Authenticator, Peer, Principal, RequestHead};
 use crate::body::{Body, BodyLimits, discard};
+use crate::budget::BudgetPermit;
 use crate::call::{Call, choose_codec};
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
 use crate::meter::{CallStats, Meter};
+use crate::offload::Offload;
 use crate::reply::{Events, Reply};
 use crate::request::Request;
 use crate::{Binding, Rpc};
@@ -45,12 +47,14 @@ pub struct BindingSettings {
     pub body: BodyLimits,
     /// After how much silence a stream of server-sent events gets a comment; `None` for never.
     pub ping: Option<Duration>,
+    /// Where large messages are decoded and encoded.
+    pub offload: Offload,
 }
 
 impl Default for BindingSettings {
     /// [`BodyLimits::default`] and a ping after 4 s: some clients give up after 5.
     fn default() -> Self {
-        Self { body: BodyLimits::default(), ping: Some(Duration::from_secs(4)) }
+        Self { body: BodyLimits::default(), ping: Some(Duration::from_secs(4)), offload: Offload::default() }
     }
 }
 
@@ -84,6 +88,7 @@ pub struct PendingCall<'h> {
     principal: Principal,
     codec: &'static dyn Codec,
     rpc: &'static Rpc,
+    permit: BudgetPermit,
 }
 
 impl PendingCall<'_> {
@@ -169,11 +174,11 @@ impl<S: Service> Pipeline<S> {
         let version = choose_codec(self.protocol, &head.headers, head.uri.query());
         let codec = *version.as_ref().unwrap_or(&self.protocol.newest());
         let found = match self.receive(head, peer, body, &mut exchange, version).await {
-            Ok((principal, Some(rpc))) => {
-                let call = PendingCall { head, principal, codec, rpc };
+            Ok((principal, permit, Some(rpc))) => {
+                let call = PendingCall { head, principal, codec, rpc, permit };
                 return S::dispatch(self, &mut exchange, call).await;
             }
-            Ok((principal, None)) => exchange.call_other(&principal).await,
+            Ok((principal, _permit, None)) => exchange.call_other(&principal).await,
             Err(error) => Err(error),
         };
         found.unwrap_or_else(|error| {
@@ -190,7 +195,7 @@ impl<S: Service> Pipeline<S> {
         body: impl RequestBody,
         exchange: &mut X,
         version: Result<&'static dyn Codec, Error>,
-    ) -> Result<(Principal, Option<&'static Rpc>), Error> {
+    ) -> Result<(Principal, BudgetPermit, Option<&'static Rpc>), Error> {
         let checked = match self.authenticate(head, peer).await {
             Ok(principal) => exchange.check_head(&self.settings.body).map(|()| principal),
             Err(error) => Err(error),
@@ -202,9 +207,9 @@ impl<S: Service> Pipeline<S> {
                 return Err(error);
             }
         };
-        exchange.read_body(body, &self.settings.body).await?;
+        let permit = exchange.read_body(body, &self.settings).await?;
         let rpc = exchange.find_rpc(version?)?;
-        Ok((principal, rpc))
+        Ok((principal, permit, rpc))
     }
 
     /// Runs the steps after the rpc was found, for an rpc that answers once.
@@ -270,10 +275,10 @@ impl<S: Service> Pipeline<S> {
         F: Future<Output = Result<T, Error>> + Send + 'p,
         W: FnOnce(&mut X, T, Option<Instant>) -> Result<Response<Body>, Error> + Send,
     {
-        let PendingCall { head, principal, codec, rpc } = call;
-        let mut call = Call::read(self.protocol, &head.headers, principal, codec, X::BINDING, rpc);
+        let PendingCall { head, principal, codec, rpc, permit } = call;
+        let mut call = Call::read(self.protocol, &head.headers, principal, codec, X::BINDING, rpc, permit);
         call.deadline = exchange.deadline();
-        let (call, request) = match self.authorize(exchange, codec, call) {
+        let (call, request) = match self.authorize(exchange, codec, call).await {
             Ok(authorized) => authorized,
             Err(error) => {
                 self.meter.count(X::BINDING, rpc.name, Some(&error), None);
@@ -297,13 +302,13 @@ impl<S: Service> Pipeline<S> {
 
     /// Decodes the message, authorizes the call and validates the message, in the order of their errors: that a message
     /// cannot be decoded is reported only to callers who may call the rpc.
-    fn authorize<X: Exchange, Q: Request>(
+    async fn authorize<X: Exchange, Q: Request>(
         &self,
         exchange: &mut X,
         codec: &'static dyn Codec,
         mut call: Call,
     ) -> Result<(AgentCall<S>, Q), Error> {
-        let decoded = exchange.decode::<Q>(codec, call.rpc);
+        let decoded = self.decode::<X, Q>(exchange, codec, &mut call).await;
         let agent = match &decoded {
             Ok(request) => self.service.authorize(&mut call, request.scope())?,
             Err(_) => self.service.authorize(&mut call, &exchange.find_scope(&Q::SCOPE))?,
@@ -311,6 +316,31 @@ impl<S: Service> Pipeline<S> {
         let request = decoded?;
         request.validate()?;
         Ok((call.with_agent(agent), request))
+    }
+
+    /// Decodes the message, within what a request may hold.
+    async fn decode<X: Exchange, Q: Request>(
+        &self,
+        exchange: &mut X,
+        codec: &'static dyn Codec,
+        call: &mut Call,
+    ) -> Result<Q, Error> {
+        let BindingSettings { body: limits, offload, .. } = &self.settings;
+        let (length, weight) = exchange.weigh::<Q>();
+        if weight.values > limits.values {
+            let (found, most) = (weight.values, limits.values);
+            let message =
+                format!("the request holds {found} values (parts, list items, map entries); {most} are allowed");
+            return Err(Error::new(&kinds::TOO_LARGE, message));
+        }
+        // Both are there while it is decoded.
+        let held = call.permit.bytes();
+        call.permit.more(length + weight.bytes())?;
+        let rpc = call.rpc;
+        let decoded = offload.run(length, || exchange.decode::<Q>(codec, rpc)).await;
+        let left = if decoded.is_ok() { length + weight.bytes() } else { held };
+        call.permit.resize(left)?;
+        decoded
     }
 
     /// Runs a handler until it answers or the client's deadline passes. A panic is an internal error of this call only.

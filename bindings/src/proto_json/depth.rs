@@ -47,7 +47,7 @@ pub(super) fn nests_deeper_than(json: &[u8], limit: usize) -> bool {
 }
 
 /// Returns the index of the closing quote of the string whose first byte is at `at`, or the length of the text.
-fn end_of_string(json: &[u8], mut at: usize) -> usize {
+pub(crate) fn end_of_string(json: &[u8], mut at: usize) -> usize {
     while let Some(found) = memchr::memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
         at += found;
         if json[at] == b'"' {

@@ -21,6 +21,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::{Error, kinds};
 
+pub(crate) use depth::end_of_string;
 pub use fields::{Fields, deserialize, entry, member, optional, serialize, value};
 pub use format::{Any, As, Base64, Enum, EnumNames, Format, List, Map, Number, Plain, Quoted, skip};
 pub use path::At;

@@ -166,7 +166,8 @@ fn twice_and_much() -> Vec<(&'static str, Vec<u8>, Expect)> {
             sized("/", format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, many(100_000, "x"))),
             Status(&[200]),
         ),
-        ("arrays that are never closed", sized("/message:send", many(1_000_000, "[")), Status(&[400])),
+        ("arrays that are never closed", sized("/message:send", many(100_000, "[")), Status(&[400])),
+        ("arrays that are never closed, too many", sized("/message:send", many(1_000_000, "[")), Status(&[413])),
         ("objects that are never closed", sized("/", many(300_000, r#"{"a":"#)), Status(&[200])),
         ("arrays in arrays", rpc(&nested("[", "]", 100_000)), Status(&[200])),
         (
