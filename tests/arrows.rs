@@ -133,7 +133,7 @@ fn no_file_names_one_above_it(module: &str, order: &[&str]) {
     let files = sources("src");
     let files: Vec<_> = files.iter().filter(|file| file.module().as_deref() == Some(module)).collect();
     let root = files.iter().find(|file| file.place.len() == 1).expect("the module's own file");
-    let is_folder = |name: &str| files.iter().any(|file| file.place.len() > 2 && file.place[1] == name);
+    let is_folder = |name: &str| files.iter().any(|file| file.path.starts_with(&format!("src/{module}/{name}/")));
     let level = |name: &str| {
         let listed = order.iter().position(|file| *file == name);
         listed.or_else(|| order.iter().position(|file| *file == BACKENDS && is_folder(name)))
