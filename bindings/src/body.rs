@@ -13,14 +13,17 @@ use http_body_util::BodyExt as _;
 
 use crate::budget::{Budget, BudgetPermit};
 use crate::error::{Error, kinds};
+use crate::output::Pieces;
 
 /// Any error of a body's source.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a response. A whole answer is not boxed.
 pub enum Body {
-    /// One piece, or nothing.
-    Full(Option<Bytes>),
+    /// A whole answer.
+    Full(Pieces),
+    /// A whole answer of gRPC: a message, and the status in trailers.
+    Unary(Pieces, Option<Box<HeaderMap>>),
     /// A stream of pieces.
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
     /// A body made by tonic.
@@ -30,7 +33,7 @@ pub enum Body {
 impl Body {
     /// Makes an empty body.
     pub fn empty() -> Self {
-        Self::Full(None)
+        Self::Full(Pieces::default())
     }
 
     /// Makes a body from a stream of pieces.
@@ -46,10 +49,9 @@ impl Default for Body {
     }
 }
 
-impl<T: Into<Bytes>> From<T> for Body {
-    fn from(bytes: T) -> Self {
-        let bytes = bytes.into();
-        Self::Full((!bytes.is_empty()).then_some(bytes))
+impl<T: Into<Pieces>> From<T> for Body {
+    fn from(pieces: T) -> Self {
+        Self::Full(pieces.into())
     }
 }
 
@@ -57,6 +59,7 @@ impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Body::Full(_) => "Body::Full",
+            Body::Unary(..) => "Body::Unary",
             Body::Stream(_) => "Body::Stream",
             Body::Grpc(_) => "Body::Grpc",
         })
@@ -72,7 +75,11 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match &mut *self {
-            Body::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Full(pieces) => Poll::Ready(pieces.next().map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Unary(pieces, trailers) => Poll::Ready(match pieces.next() {
+                Some(bytes) => Some(Ok(Frame::data(bytes))),
+                None => trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))),
+            }),
             Body::Stream(body) => body.as_mut().poll_frame(cx),
             Body::Grpc(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
         }
@@ -80,7 +87,8 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Body::Full(bytes) => bytes.is_none(),
+            Body::Full(pieces) => pieces.is_empty(),
+            Body::Unary(pieces, trailers) => pieces.is_empty() && trailers.is_none(),
             Body::Stream(body) => body.is_end_stream(),
             Body::Grpc(body) => body.is_end_stream(),
         }
@@ -88,7 +96,8 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Body::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Body::Full(pieces) => SizeHint::with_exact(pieces.len() as u64),
+            Body::Unary(..) => SizeHint::default(),
             Body::Stream(body) => body.size_hint(),
             Body::Grpc(body) => body.size_hint(),
         }

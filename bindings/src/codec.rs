@@ -11,6 +11,7 @@ use http::Method;
 use serde::Serialize;
 
 use crate::error::{Error, Protocol};
+use crate::output::Output;
 use crate::query::Route;
 use crate::request::Request;
 use crate::{Rpc, http_json, jsonrpc, proto_json, query};
@@ -71,7 +72,7 @@ pub trait Codec: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of `content`.
-    fn write_wrapper_json(&self, field: &'static str, out: &mut Vec<u8>, content: Content<'_>) -> Result<(), Error> {
+    fn write_wrapper_json(&self, field: &'static str, out: &mut Output, content: Content<'_>) -> Result<(), Error> {
         out.extend_from_slice(b"{\"");
         out.extend_from_slice(field.as_bytes());
         out.extend_from_slice(b"\":");
@@ -92,7 +93,7 @@ pub trait Codec: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Writes the value of a field.
-pub type Content<'a> = &'a mut dyn FnMut(&mut Vec<u8>) -> Result<(), Error>;
+pub type Content<'a> = &'a mut dyn FnMut(&mut Output) -> Result<(), Error>;
 
 /// A request message that a codec fills in. A codec of another version finds its type by downcasting.
 pub trait Params: Any {

@@ -209,7 +209,8 @@ fn settings(config: &Config) -> BindingSettings {
         budget: Budget::new("requests", config.limits.memory.requests),
         ..BodyLimits::default()
     };
-    BindingSettings { body, ping: config.server.ping_interval, ..BindingSettings::default() }
+    let answers = Budget::new("answers", config.limits.memory.answers);
+    BindingSettings { body, ping: config.server.ping_interval, answers, ..BindingSettings::default() }
 }
 
 /// Watches whether the store accepts work, for `/readyz`.

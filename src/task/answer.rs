@@ -36,7 +36,7 @@ impl Wraps<Task> for StreamResponse {
 mod tests {
     use std::sync::Arc;
 
-    use tricord_bindings::{Encoded, Reply};
+    use tricord_bindings::{Encoded, Output, Reply};
 
     use super::*;
 
@@ -51,11 +51,11 @@ mod tests {
         for _ in 0..3 {
             let reply = Reply::<T>::wrapped(Arc::clone(&shared), None);
             assert_eq!(*reply.value(), whole);
-            let (mut json, mut protobuf) = (Vec::new(), Vec::new());
+            let (mut json, mut protobuf) = (Output::new(None), Output::new(None));
             reply.write_json(&crate::schema::codec::SchemaCodec, &mut json).unwrap();
-            assert_eq!(json, serde_json::to_vec(&whole).unwrap());
-            shared.write_protobuf_field(T::NUMBER, &mut protobuf);
-            assert_eq!(protobuf, whole.encode_to_vec());
+            assert_eq!(json.into_vec(), serde_json::to_vec(&whole).unwrap());
+            shared.write_protobuf_field(T::NUMBER, &mut protobuf).unwrap();
+            assert_eq!(protobuf.into_vec(), whole.encode_to_vec());
         }
     }
 

@@ -10,7 +10,7 @@ use tricord::schema::codec::SchemaCodec;
 use tricord::schema::{StreamResponse, Task};
 use tricord_bindings::codec::{JsonMessage, Params};
 use tricord_bindings::query::Route;
-use tricord_bindings::{Codec, Error, Protocol, Rpc};
+use tricord_bindings::{Codec, Error, Output, Protocol, Rpc};
 
 use crate::support::{Answer, Running, grpc_path, start_with, task};
 
@@ -177,10 +177,10 @@ fn an_encoded_message_keeps_the_json_of_each_codec() {
     let message = tricord_bindings::Encoded::new(task("x"));
     // The first use is not kept, the second is, the third is a copy.
     for _ in 0..3 {
-        let (mut new, mut old) = (Vec::new(), Vec::new());
+        let (mut new, mut old) = (Output::new(None), Output::new(None));
         message.write_json(&SchemaCodec, &mut new).unwrap();
         message.write_json(&OldCodec, &mut old).unwrap();
-        assert_eq!(serde_json::from_slice::<Value>(&new).unwrap()["id"], "x");
-        assert_eq!(serde_json::from_slice::<Value>(&old).unwrap()["ID"], "x");
+        assert_eq!(serde_json::from_slice::<Value>(&new.into_vec()).unwrap()["id"], "x");
+        assert_eq!(serde_json::from_slice::<Value>(&old.into_vec()).unwrap()["ID"], "x");
     }
 }

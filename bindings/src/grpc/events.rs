@@ -1,50 +1,72 @@
-//! A stream of events as tonic sends it.
+//! A stream of events as the body of a gRPC response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::Stream;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::Status;
+use bytes::Bytes;
+use http_body::Frame;
+use tokio_util::sync::CancellationToken;
 
-use super::status;
+use super::{trailers, write_message};
+use crate::body::BoxError;
 use crate::error::{Error, Protocol};
+use crate::gather::{Framing, Gather, Next};
+use crate::output::Output;
+use crate::pipeline::{BindingSettings, ReplyMessage};
 use crate::reply::{Events, Reply};
 
-/// Events with errors as statuses, until the server ends its streams.
+/// Events as messages, and the status in the trailers.
 pub(super) struct GrpcEvents<A> {
     protocol: &'static Protocol,
-    /// `None` once the stream has ended.
-    events: Option<Events<A>>,
-    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+    gather: Gather<A, Messages>,
+    /// Whether the trailers were sent.
+    is_over: bool,
 }
 
-impl<A> GrpcEvents<A> {
-    pub(super) fn new(protocol: &'static Protocol, events: Events<A>, shutdown: &CancellationToken) -> Self {
-        Self { protocol, events: Some(events), shutdown: Box::pin(shutdown.clone().cancelled_owned()) }
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Reply<A>, Error>>> {
-        let Some(events) = &mut self.events else { return Poll::Ready(None) };
-        let event = Pin::new(events).poll_next(cx);
-        // What is ready goes out first: it may be the end that the client waits for.
-        if event.is_pending() && self.shutdown.as_mut().poll(cx).is_ready() {
-            let error = Error::unavailable("the server is going away", Duration::from_secs(1));
-            return Poll::Ready(Some(Err(error)));
-        }
-        event
+impl<A: ReplyMessage> GrpcEvents<A> {
+    pub(super) fn new(
+        protocol: &'static Protocol,
+        events: Events<A>,
+        settings: &BindingSettings,
+        shutdown: &CancellationToken,
+    ) -> Self {
+        Self { protocol, gather: Gather::new(events, Messages, settings, shutdown), is_over: false }
     }
 }
 
-impl<A> Stream for GrpcEvents<A> {
-    type Item = Result<Reply<A>, Status>;
+struct Messages;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let event = std::task::ready!(self.poll_event(cx));
-        if !matches!(event, Some(Ok(_))) {
-            self.events = None;
+impl<A: ReplyMessage> Framing<A> for Messages {
+    fn event(&self, out: &mut Output, reply: &Reply<A>) -> Result<(), Error> {
+        write_message(out, reply)
+    }
+
+    fn unencoded(&self, reply: &Reply<A>) -> usize {
+        reply.unencoded(None)
+    }
+}
+
+impl<A: ReplyMessage> http_body::Body for GrpcEvents<A> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        if this.is_over {
+            return Poll::Ready(None);
         }
-        Poll::Ready(event.map(|event| event.map_err(|error| status(self.protocol, &error))))
+        let error = match std::task::ready!(this.gather.poll_next(cx)) {
+            Next::Bytes(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Next::Error(error) => Some(error),
+            Next::Shutdown => Some(Error::unavailable("the server is going away", Duration::from_secs(1))),
+            Next::End => None,
+        };
+        this.is_over = true;
+        Poll::Ready(Some(Ok(Frame::trailers(trailers(this.protocol, error.as_ref())))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over
     }
 }

@@ -1,22 +1,19 @@
 //! gRPC: length-prefixed protobuf in and out, with statuses as errors.
 //!
-//! tonic writes the frames of answers. Its own servers are not used: they would encode an event once for every subscriber,
+//! Statuses and their details are tonic's. Its servers are not used: they would encode an event once for every subscriber,
 //! and decode a request before the checks that come first on the other bindings.
 
-mod codec;
 mod events;
 mod frame;
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures::Stream;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
-use tonic::codec::{EncodeBody, SingleMessageCompressionOverride};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
@@ -28,12 +25,12 @@ use crate::details;
 use crate::error::{Error, Kind, Protocol, kinds};
 use crate::media_type::essence;
 use crate::offload;
+use crate::output::Output;
 use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_protobuf};
 use crate::weight::Weight;
 use crate::{Binding, Rpc};
-use codec::ReplyEncoder;
 use events::GrpcEvents;
 
 /// Answers a request.
@@ -137,18 +134,21 @@ impl Exchange for Grpc<'_> {
         &mut self,
         _: &'static dyn Codec,
         reply: Reply<A>,
+        settings: &BindingSettings,
     ) -> Result<Response<Body>, Error> {
-        Ok(response(futures::stream::once(std::future::ready(Ok(reply)))))
+        let mut out = Output::new(Some(&settings.answers));
+        write_message(&mut out, &reply)?;
+        Ok(response(Body::Unary(out.finish()?, Some(Box::new(trailers(self.protocol, None))))))
     }
 
     fn write_stream<A: ReplyMessage>(
         &mut self,
         _: &'static dyn Codec,
         events: Events<A>,
-        _: &BindingSettings,
+        settings: &BindingSettings,
         shutdown: &CancellationToken,
     ) -> Response<Body> {
-        response(GrpcEvents::new(self.protocol, events, shutdown))
+        response(Body::stream(GrpcEvents::new(self.protocol, events, settings, shutdown)))
     }
 
     fn write_error(&mut self, _: &'static dyn Codec, error: &Error) -> Response<Body> {
@@ -178,13 +178,31 @@ fn deadline(headers: &HeaderMap) -> Option<Instant> {
     Instant::now().checked_add(after)
 }
 
-/// A response with these messages, and the status after the last one.
-fn response<A: ReplyMessage>(
-    messages: impl Stream<Item = Result<Reply<A>, Status>> + Send + 'static,
-) -> Response<Body> {
-    let compression = SingleMessageCompressionOverride::default();
-    let body = EncodeBody::new_server(ReplyEncoder::new(), messages, None, compression, Some(usize::MAX));
-    let mut response = Response::new(Body::Grpc(tonic::body::Body::new(body)));
+/// Writes a message as gRPC sends it: uncompressed, behind a flag and its length.
+fn write_message<A: ReplyMessage>(out: &mut Output, reply: &Reply<A>) -> Result<(), Error> {
+    let length = u32::try_from(reply.protobuf_len()).map_err(|_| {
+        tracing::error!("an answer is larger than gRPC can send");
+        Error::internal()
+    })?;
+    out.push(0);
+    out.extend_from_slice(&length.to_be_bytes());
+    reply.write_protobuf(out)
+}
+
+/// Returns the trailers after the last message.
+fn trailers(protocol: &Protocol, error: Option<&Error>) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    let status = error.map_or_else(|| Status::ok(""), |error| status(protocol, error));
+    if let Err(failed) = status.add_header(&mut trailers) {
+        // Only a status with metadata that no header can hold fails.
+        tracing::error!(error = %failed, "a status cannot be sent");
+        trailers.insert("grpc-status", HeaderValue::from(Code::Internal as i32));
+    }
+    trailers
+}
+
+fn response(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }

@@ -16,6 +16,7 @@ use crate::body::{Body, BodyLimits};
 use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
+use crate::output::Output;
 use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::query::{HttpRoute, Route};
 use crate::reply::{Events, Reply};
@@ -149,10 +150,12 @@ impl Exchange for HttpJson<'_> {
         &mut self,
         codec: &'static dyn Codec,
         reply: Reply<A>,
+        settings: &BindingSettings,
     ) -> Result<Response<Body>, Error> {
-        let mut out = Vec::with_capacity(1024);
+        let mut out = Output::new(Some(&settings.answers));
+        out.reserve(1024);
         reply.write_json(codec, &mut out)?;
-        let mut response = Response::new(Body::from(out));
+        let mut response = Response::new(Body::from(out.finish()?));
         response.headers_mut().insert(CONTENT_TYPE, self.media_type.clone());
         Ok(response)
     }
@@ -165,7 +168,7 @@ impl Exchange for HttpJson<'_> {
         shutdown: &CancellationToken,
     ) -> Response<Body> {
         let framing = Framing { protocol: self.protocol, codec };
-        sse::response(events, framing, settings.ping, shutdown)
+        sse::response(events, framing, settings, shutdown)
     }
 
     fn write_error(&mut self, codec: &'static dyn Codec, error: &Error) -> Response<Body> {
@@ -203,7 +206,11 @@ struct Framing {
 impl<A: ReplyMessage> sse::Framing<A> for Framing {
     const ERROR_EVENT: Option<&'static str> = Some("error");
 
-    fn event(&self, out: &mut Vec<u8>, reply: &Reply<A>) -> Result<(), Error> {
+    fn unencoded(&self, reply: &Reply<A>) -> usize {
+        reply.unencoded(Some(self.codec))
+    }
+
+    fn event(&self, out: &mut Output, reply: &Reply<A>) -> Result<(), Error> {
         reply.write_json(self.codec, out)
     }
 

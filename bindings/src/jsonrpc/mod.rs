@@ -23,6 +23,7 @@ use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
 use crate::http_json::is_json;
+use crate::output::{Output, Pieces};
 use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_json, set_from_path};
@@ -155,13 +156,15 @@ impl Exchange for JsonRpc<'_> {
         &mut self,
         codec: &'static dyn Codec,
         reply: Reply<A>,
+        settings: &BindingSettings,
     ) -> Result<Response<Body>, Error> {
         let Id::Text(id) = &self.id else { return Ok(no_content()) };
-        let mut out = Vec::with_capacity(1024);
+        let mut out = Output::new(Some(&settings.answers));
+        out.reserve(1024);
         open_response(&mut out, id, "result");
         reply.write_json(codec, &mut out)?;
         out.push(b'}');
-        Ok(json(StatusCode::OK, out))
+        Ok(json(StatusCode::OK, out.finish()?))
     }
 
     fn write_stream<A: ReplyMessage>(
@@ -173,7 +176,7 @@ impl Exchange for JsonRpc<'_> {
     ) -> Response<Body> {
         let Id::Text(id) = &self.id else { return no_content() };
         let framing = Framing { protocol: self.protocol, codec, id: id.clone() };
-        sse::response(events, framing, settings.ping, shutdown)
+        sse::response(events, framing, settings, shutdown)
     }
 
     fn write_error(&mut self, codec: &'static dyn Codec, error: &Error) -> Response<Body> {
@@ -211,7 +214,7 @@ fn write_error_response(out: &mut Vec<u8>, protocol: &Protocol, codec: &dyn Code
     out.push(b'}');
 }
 
-fn json(status: StatusCode, body: Vec<u8>) -> Response<Body> {
+fn json(status: StatusCode, body: impl Into<Pieces>) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -234,7 +237,11 @@ struct Framing {
 impl<A: ReplyMessage> sse::Framing<A> for Framing {
     const ERROR_EVENT: Option<&'static str> = None;
 
-    fn event(&self, out: &mut Vec<u8>, reply: &Reply<A>) -> Result<(), Error> {
+    fn unencoded(&self, reply: &Reply<A>) -> usize {
+        reply.unencoded(Some(self.codec))
+    }
+
+    fn event(&self, out: &mut Output, reply: &Reply<A>) -> Result<(), Error> {
         open_response(out, &self.id, "result");
         reply.write_json(self.codec, out)?;
         out.push(b'}');

@@ -79,11 +79,12 @@ pub trait Exchange: Sized + Send {
     /// Writes the answer of an rpc that answers once.
     ///
     /// # Errors
-    /// If the message cannot be written in this binding.
+    /// If the message cannot be written in this binding, or if it is large and the budget of answers is used up.
     fn write_reply<A: ReplyMessage>(
         &mut self,
         codec: &'static dyn Codec,
         reply: Reply<A>,
+        settings: &BindingSettings,
     ) -> Result<Response<Body>, Error>;
 
     /// Writes a stream whose beginning succeeded. Later errors are part of the stream. It ends early, in the binding's own

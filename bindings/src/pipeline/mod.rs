@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 
 use crate::authenticator::{AnyAuthenticator, Authenticator, Peer, Principal, RequestHead};
 use crate::body::{Body, BodyLimits, discard};
-use crate::budget::BudgetPermit;
+use crate::budget::{Budget, BudgetPermit};
 use crate::call::{Call, choose_codec};
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
@@ -49,12 +49,19 @@ pub struct BindingSettings {
     pub ping: Option<Duration>,
     /// Where large messages are decoded and encoded.
     pub offload: Offload,
+    /// What answers and events may hold until they are sent.
+    pub answers: Arc<Budget>,
 }
 
 impl Default for BindingSettings {
-    /// [`BodyLimits::default`] and a ping after 4 s: some clients give up after 5.
+    /// [`BodyLimits::default`], a ping after 4 s (some clients give up after 5), and 256 MiB of answers.
     fn default() -> Self {
-        Self { body: BodyLimits::default(), ping: Some(Duration::from_secs(4)), offload: Offload::default() }
+        Self {
+            body: BodyLimits::default(),
+            ping: Some(Duration::from_secs(4)),
+            offload: Offload::default(),
+            answers: Budget::new("answers", 256 << 20),
+        }
     }
 }
 
@@ -227,7 +234,15 @@ impl<S: Service> Pipeline<S> {
         F: Future<Output = Result<Reply<A>, Error>> + Send + 'p,
     {
         let codec = call.codec;
-        self.answer(exchange, call, handler, |exchange, reply, _| exchange.write_reply(codec, reply)).await
+        let (reply, running) = match self.handle(exchange, call, handler).await {
+            Ok(handled) => handled,
+            Err(refused) => return refused,
+        };
+        let unencoded = reply.unencoded((X::BINDING != Binding::Grpc).then_some(codec));
+        let write = || exchange.write_reply(codec, reply, &self.settings);
+        let written = self.settings.offload.run(unencoded, write).await;
+        let response = written.unwrap_or_else(|error| exchange.write_error(codec, &error));
+        self.with_extensions(response, running)
     }
 
     /// Runs the steps after the rpc was found, for an rpc that answers with a stream.
@@ -245,14 +260,16 @@ impl<S: Service> Pipeline<S> {
         F: Future<Output = Result<Events<A>, Error>> + Send + 'p,
     {
         let codec = call.codec;
-        let write = |exchange: &mut X, events: Events<A>, deadline: Option<Instant>| {
-            let events = match deadline {
-                Some(at) => events.until(at, deadline_exceeded),
-                None => events,
-            };
-            Ok(exchange.write_stream(codec, events, &self.settings, &self.streams_end))
+        let (events, running) = match self.handle(exchange, call, handler).await {
+            Ok(handled) => handled,
+            Err(refused) => return refused,
         };
-        self.answer(exchange, call, handler, write).await
+        let events = match running.deadline {
+            Some(at) => events.until(at, deadline_exceeded),
+            None => events,
+        };
+        let response = exchange.write_stream(codec, events, &self.settings, &self.streams_end);
+        self.with_extensions(response, running)
     }
 
     /// Answers a call of an rpc that has no handler, which generated code never makes.
@@ -260,20 +277,19 @@ impl<S: Service> Pipeline<S> {
         exchange.write_error(call.codec, &Error::internal())
     }
 
-    async fn answer<'p, X, Q, T, H, F, W>(
+    /// Runs the steps up to the answer of the handler, or to the response to a call that is refused.
+    async fn handle<'p, X, Q, T, H, F>(
         &'p self,
         exchange: &mut X,
         call: PendingCall<'_>,
         handler: H,
-        write: W,
-    ) -> Response<Body>
+    ) -> Result<(T, Running), Response<Body>>
     where
         X: Exchange,
         Q: Request,
         T: Send,
         H: FnOnce(&'p S, AgentCall<S>, Q) -> F + Send,
         F: Future<Output = Result<T, Error>> + Send + 'p,
-        W: FnOnce(&mut X, T, Option<Instant>) -> Result<Response<Body>, Error> + Send,
     {
         let PendingCall { head, principal, codec, rpc, permit } = call;
         let mut call = Call::read(self.protocol, &head.headers, principal, codec, X::BINDING, rpc, permit);
@@ -282,22 +298,24 @@ impl<S: Service> Pipeline<S> {
             Ok(authorized) => authorized,
             Err(error) => {
                 self.meter.count(X::BINDING, rpc.name, Some(&error), None);
-                return exchange.write_error(codec, &error);
+                return Err(exchange.write_error(codec, &error));
             }
         };
         let running = Running::of(&call);
         // The one box of a call: the future of a handler is large, and would be moved with every future around it.
         let handler: HandlerFuture<'p, T> = Box::pin(handler(&self.service, call, request));
-        let answer = self.run(&running, handler).await;
-        match answer.and_then(|answer| write(exchange, answer, running.deadline)) {
-            Ok(mut response) => {
-                if let Some(extensions) = running.extensions {
-                    response.headers_mut().insert(&self.protocol.extensions_header, extensions);
-                }
-                response
-            }
-            Err(error) => exchange.write_error(codec, &error),
+        match self.run(&running, handler).await {
+            Ok(answer) => Ok((answer, running)),
+            Err(error) => Err(exchange.write_error(codec, &error)),
         }
+    }
+
+    /// Tells the client which extensions are in use.
+    fn with_extensions(&self, mut response: Response<Body>, running: Running) -> Response<Body> {
+        if let Some(extensions) = running.extensions {
+            response.headers_mut().insert(&self.protocol.extensions_header, extensions);
+        }
+        response
     }
 
     /// Decodes the message, authorizes the call and validates the message, in the order of their errors: that a message

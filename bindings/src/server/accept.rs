@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,6 +21,7 @@ use tokio_rustls::server::TlsStream;
 use tower::{Service, ServiceExt as _};
 
 use super::first_bytes::{FirstBytes, PREFACE};
+use super::progress::{Noted, StreamExecutor, WriteTimeout};
 use super::{ConnectionLimits, Drain};
 use crate::Peer;
 use crate::body::BoxError;
@@ -31,11 +32,11 @@ pub struct Port {
     tls: Option<TlsAcceptor>,
     limits: ConnectionLimits,
     drain: Drain,
-    http: Builder<TokioExecutor>,
+    http: Builder<StreamExecutor>,
     /// The same where it is known which version is spoken: nothing is read ahead and put back then, which would double
     /// the buffer that a connection keeps.
-    http1: Builder<TokioExecutor>,
-    http2: Builder<TokioExecutor>,
+    http1: Builder<StreamExecutor>,
+    http2: Builder<StreamExecutor>,
 }
 
 impl std::fmt::Debug for Port {
@@ -47,7 +48,7 @@ impl std::fmt::Debug for Port {
 impl Port {
     /// A port with these limits, TLS if there is an acceptor, and HTTP/1.1 as well as HTTP/2, with or without TLS.
     pub fn new(tls: Option<TlsAcceptor>, limits: ConnectionLimits, drain: Drain) -> Self {
-        let mut http = Builder::new(TokioExecutor::new());
+        let mut http = Builder::new(StreamExecutor { unread: limits.write });
         // Without a timer hyper would never act on its time limits.
         http.http1()
             .timer(TokioTimer::new())
@@ -73,7 +74,7 @@ impl Port {
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
         S: Clone + Send + Sync + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     {
         let free = Arc::new(Semaphore::new(self.limits.connections.min(Semaphore::MAX_PERMITS)));
         let port = Arc::new(self);
@@ -100,7 +101,7 @@ impl Port {
     ) where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
         S: Clone + Send + Sync + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     {
         let deadline = Instant::now() + self.limits.first_bytes;
         if let Err(error) = self.configure(&stream) {
@@ -122,7 +123,7 @@ impl Port {
     }
 
     /// What a connection begins with, looked at and left where it is; `None` if nothing comes in time.
-    async fn version(&self, stream: &TcpStream, deadline: Instant) -> Option<&Builder<TokioExecutor>> {
+    async fn version(&self, stream: &TcpStream, deadline: Instant) -> Option<&Builder<StreamExecutor>> {
         let mut first = [0; PREFACE.len()];
         let looked = tokio::select! {
             looked = tokio::time::timeout_at(deadline, stream.peek(&mut first)) => looked,
@@ -141,7 +142,7 @@ impl Port {
     }
 
     /// What the TLS handshake agreed on.
-    fn agreed(&self, stream: &TlsStream<TcpStream>) -> &Builder<TokioExecutor> {
+    fn agreed(&self, stream: &TlsStream<TcpStream>) -> &Builder<StreamExecutor> {
         match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => &self.http2,
             Some(b"http/1.1") => &self.http1,
@@ -160,19 +161,20 @@ impl Port {
         Ok(())
     }
 
-    async fn http<I, S, B>(&self, http: &Builder<TokioExecutor>, io: I, peer: Peer, deadline: Instant, service: S)
+    async fn http<I, S, B>(&self, http: &Builder<StreamExecutor>, io: I, peer: Peer, deadline: Instant, service: S)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
         S: Clone + Send + Sync + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     {
         let service = service_fn(|mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
+            let answer = service.clone().oneshot(request);
             // In a box: hyper keeps the room of a call for as long as its connection, idle streams included.
-            Box::pin(service.clone().oneshot(request))
+            Box::pin(async move { answer.await.map(|response| response.map(Noted::new)) })
         });
-        let io = TokioIo::new(FirstBytes::new(io, deadline));
+        let io = TokioIo::new(WriteTimeout::new(FirstBytes::new(io, deadline), self.limits.write));
         let mut connection = std::pin::pin!(http.serve_connection(io, service));
         let ended = tokio::select! {
             biased;

@@ -19,21 +19,24 @@ pub struct ConnectionLimits {
     pub streams: u32,
     /// How often an HTTP/2 peer is asked whether it is there, and how long it has to answer.
     pub keep_alive: Duration,
-    /// How long sent bytes may stay unread before the connection counts as dead.
+    /// How long sent bytes may stay unacknowledged before the connection counts as dead.
     pub unread: Duration,
+    /// How long a peer may read nothing of what waits for it: an HTTP/2 stream is reset then, and a connection closed.
+    pub write: Duration,
 }
 
 impl Default for ConnectionLimits {
-    /// 100,000 connections, 10 s, 30 s, 64 KiB, 1,000 streams, 20 s, 2 min.
+    /// 100,000 connections, 10 s, 30 s, 64 KiB, 100 streams, 20 s, 2 min, 30 s.
     fn default() -> Self {
         Self {
             connections: 100_000,
             first_bytes: Duration::from_secs(10),
             headers: Duration::from_secs(30),
             header_bytes: 64 << 10,
-            streams: 1_000,
+            streams: 100,
             keep_alive: Duration::from_secs(20),
             unread: Duration::from_secs(120),
+            write: Duration::from_secs(30),
         }
     }
 }

@@ -4,6 +4,7 @@ mod accept;
 mod drain;
 mod first_bytes;
 mod limits;
+mod progress;
 mod tls;
 
 pub use accept::Port;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tricord_bindings::Encoded;
+use tricord_bindings::{Encoded, Output};
 
 use super::super::folds::OpenFold;
 use crate::schema::{Task, TaskState};
@@ -134,9 +134,11 @@ impl Committed {
             return None;
         }
         // The fields of a `Checkpoint`: made from one, the task would have to be copied.
-        let mut bytes = Vec::new();
-        prost::encoding::uint64::encode(1, &self.seq, &mut bytes);
-        self.task.write_protobuf_field(2, &mut bytes);
+        let mut out = Output::new(None);
+        prost::encoding::uint64::encode(1, &self.seq, &mut *out);
+        // Nothing is charged, so nothing is refused.
+        let _ = self.task.write_protobuf_field(2, &mut out);
+        let bytes = out.into_vec();
         self.tail_bytes = 0;
         self.checkpoint_bytes = bytes.len();
         Some((self.seq, bytes))
