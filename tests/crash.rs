@@ -19,7 +19,7 @@ use tricord::client::Client;
 use tricord::schema::stream_response::Payload;
 use tricord::schema::{GetTaskRequest, ListTasksRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskState};
 
-use support::{Server, WIRES, at_once, request, state, task_of, text};
+use support::{Server, WIRES, at_once, follow_up, request, state, task_of, text};
 
 /// What a client was told about a task.
 #[derive(Default)]
@@ -113,6 +113,62 @@ fn nothing_that_was_told_is_lost() {
     }
     println!("{tasks} tasks and {events} events were reported to clients, and the store has all of them");
     assert!(tasks > 0 && events > 0, "the load never reached the server");
+}
+
+/// An agent that notes its turns in a file, and ends none of them before there is a file `go`.
+const NOTES_TURNS: &str = r#"
+[server]
+grace = "100ms"
+
+[[agents]]
+name = "notes"
+kind = "exec"
+on_restart = "resume"
+command = ["sh", "-c", "echo \"$TRICORD_ATTEMPT $(cat)\" >> turns; while [ ! -e go ]; do sleep 0.02; done"]
+"#;
+
+#[test]
+fn a_resumed_task_reads_every_message_in_order() {
+    for kills in [true, false] {
+        let mut server = Server::start(NOTES_TURNS);
+        let turns = server.dir().join("turns");
+        let noted = |expected: &str| {
+            let until = Instant::now() + Duration::from_secs(60);
+            while std::fs::read_to_string(&turns).unwrap_or_default() != expected {
+                assert!(Instant::now() < until, "{:?} is not {expected:?}", std::fs::read_to_string(&turns));
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let task = runtime.block_on(async {
+            let task = task_of(server.client(WIRES[0]).await.send(at_once(request("one"))).await.unwrap());
+            noted("1 one\n");
+            for (wire, words) in WIRES.into_iter().zip(["two", "three", "four"]) {
+                server.client(wire).await.send(at_once(follow_up(&task.id, words))).await.unwrap();
+            }
+            task
+        });
+        if kills {
+            server.kill();
+        } else {
+            server.terminate();
+            assert!(server.wait());
+        }
+        server.restart();
+        noted("1 one\n2 one\n");
+        std::fs::write(server.dir().join("go"), "").unwrap();
+        noted("1 one\n2 one\n1 two\n1 three\n1 four\n");
+        runtime.block_on(async {
+            let client = server.client(WIRES[1]).await;
+            loop {
+                let task = GetTaskRequest { id: task.id.clone(), ..GetTaskRequest::default() };
+                match state(&client.get_task(task).await.unwrap()) {
+                    TaskState::Working => tokio::time::sleep(Duration::from_millis(10)).await,
+                    end => break assert_eq!(end, TaskState::Completed),
+                }
+            }
+        });
+    }
 }
 
 /// The work of one client, until the server is gone.

@@ -535,3 +535,61 @@ async fn what_clients_do_at_once_leaves_nothing_behind() {
     engine.drain(Duration::from_secs(30)).await;
     assert_eq!((engine.load().runs, engine.load().streams), (0, 0));
 }
+
+#[test]
+fn a_cut_off_turn_begins_again_with_its_own_message_and_unread_ones_follow_in_order() {
+    let restarts = Restarts::new();
+    let (begun, turns) = std::sync::mpsc::channel();
+    let agent = move || {
+        let begun = begun.clone();
+        from_fn(move |task: TaskContext| {
+            let begun = begun.clone();
+            async move {
+                let words = match &task.message().parts[0].content {
+                    Some(Content::Text(text)) => text.clone(),
+                    _ => String::new(),
+                };
+                let (attempt, is_first) = (task.turn().attempt, task.turn().begins_task);
+                task.working("").await?;
+                let _ = begun.send((words.clone(), attempt, is_first));
+                match (words.as_str(), attempt) {
+                    ("one", _) => task.ask(vec![text_part("and then?")]).await,
+                    // Reads one message, which a repetition of the turn has to see again.
+                    ("two", 1) => {
+                        task.incoming().await;
+                        let _ = begun.send(("read".into(), 0, false));
+                        std::future::pending().await
+                    }
+                    ("three", 1) => std::future::pending().await,
+                    _ => Ok(()),
+                }
+            }
+        })
+    };
+    let next = |words: &str, attempt| {
+        let turn = tokio::task::block_in_place(|| turns.recv_timeout(Duration::from_secs(30))).expect("a turn");
+        assert_eq!(turn, (words.to_owned(), attempt, words == "one"));
+    };
+    let task = restarts.life(EngineLimits::default(), agent(), async |engine: Engine| {
+        let task = send(&engine, message("one")).await;
+        for words in ["two", "three", "four", "five"] {
+            engine.send(follow_up(&task, words)).await.expect("accepted").outcome(false).await.expect("an outcome");
+        }
+        ["one", "two", "read"].into_iter().for_each(|words| next(words, u32::from(words != "read")));
+        task
+    });
+    restarts.life(EngineLimits::default(), agent(), async |_| {
+        next("two", 2);
+        next("three", 1);
+    });
+    let end = restarts.life(EngineLimits::default(), agent(), async |engine: Engine| {
+        next("three", 2);
+        next("four", 1);
+        next("five", 1);
+        until(&engine, id(&task), TaskState::Completed).await;
+        engine.read("a", "", id(&task)).await.expect("readable").value().clone()
+    });
+    let users = end.history.iter().filter(|message| message.role() == Role::User);
+    assert_eq!(users.count(), 5, "nothing is in the history twice");
+    assert!(turns.try_recv().is_err(), "no turn was repeated once more");
+}

@@ -144,7 +144,7 @@ impl Tasks {
         let fold = fold_log(row, known, log);
         let (spec, owner) = (Arc::clone(spec), Arc::clone(&row.owner));
         let identity = Identity { id: row.id, ids: ids(row), handle: row.task, spec, owner };
-        Ok(TaskCell::of_stored(Arc::clone(&self.handles), identity, fold, row.status_us))
+        Ok(TaskCell::of_stored(Arc::clone(&self.handles), identity, fold, row.status_us, row.live))
     }
 
     /// Reads the next committed events after a seq from the store.

@@ -7,7 +7,7 @@
 //! Each file names only those under it:
 //!
 //! ```text
-//! Engine ─► {send, cancel, resume, publish} ─► {stream, recovery} ─► {run, load, flush} ─► cell ─► {limits, finished, folds, live, spec} ─► error
+//! Engine ─► {send, cancel, resume, publish} ─► {stream, recovery} ─► last_turn ─► {run, load, flush} ─► cell ─► {limits, finished, folds, live, spec} ─► error
 //! ```
 
 mod cancel;
@@ -16,6 +16,7 @@ mod error;
 mod finished;
 mod flush;
 mod folds;
+mod last_turn;
 mod limits;
 mod live;
 mod load;

@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::agents::OnRestart;
-use crate::schema::store::record::Event;
-use crate::store::{Health, Tail, TaskRow};
+use crate::store::{Health, TaskRow};
 
 use super::error::EngineError;
+use super::last_turn;
 use super::load::Tasks;
 use super::run;
 
@@ -97,44 +97,19 @@ impl Recovery {
     }
 
     async fn recover(&self, row: &TaskRow) -> Result<(), EngineError> {
+        let spec = self.tasks.agents.get(&row.agent).ok_or(EngineError::NotFound)?;
+        // Before anything is read: what finds no permit now is asked for again each second.
+        let permit = match spec.on_restart {
+            OnRestart::Resume => Some(self.tasks.handles.limits.run()?),
+            OnRestart::Fail => None,
+        };
         let cell = self.tasks.cell_of_row(row).await?;
-        let Unfinished { unanswered, attempts } = self.unfinished(row).await?;
-        let attempt = attempts + 1;
-        let resumes = cell.spec().on_restart == OnRestart::Resume && attempt <= MAX_ATTEMPTS;
-        let permit = resumes.then(|| self.tasks.handles.limits.run()).transpose()?;
-        let run = cell.recover(row.live, unanswered, permit.as_ref().map(|_| attempt));
+        let turn = last_turn::read(&self.tasks, row.task).await?;
+        let permit = permit.filter(|_| turn.as_ref().is_some_and(|turn| turn.attempts < MAX_ATTEMPTS));
+        let run = cell.recover(row.live, turn, permit.is_some());
         if let (Some(run), Some(permit)) = (run, permit) {
             run::spawn(&cell, run, permit);
         }
         Ok(())
     }
-
-    /// What the log says of the last run. Of the whole log: a checkpoint holds the task, and not how it came to be.
-    async fn unfinished(&self, row: &TaskRow) -> Result<Unfinished, EngineError> {
-        let (mut found, mut at) = (Unfinished { unanswered: false, attempts: 1 }, 0);
-        loop {
-            let Tail::Records(batches) = self.tasks.store.log_since(row.task, at).await? else { return Ok(found) };
-            let before = at;
-            for record in batches.into_iter().flat_map(|batch| batch.records) {
-                at = record.seq;
-                match record.event {
-                    Some(Event::Message(_)) => found = Unfinished { unanswered: true, attempts: 1 },
-                    Some(Event::Resumed(resumed)) => found.attempts = resumed.attempt,
-                    Some(Event::Status(_)) => found.unanswered = false,
-                    Some(Event::Created(_) | Event::Artifact(_)) | None => {}
-                }
-            }
-            if at == before {
-                return Ok(found);
-            }
-        }
-    }
-}
-
-/// What the log says of a run that did not end.
-struct Unfinished {
-    /// The client's last message has no status after it.
-    unanswered: bool,
-    /// How often the run was tried.
-    attempts: u32,
 }

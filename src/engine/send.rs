@@ -11,7 +11,7 @@ use crate::schema::{Message, StreamResponse, Task};
 use crate::store::ClaimKey;
 use crate::task::event::{Ids, parse_id};
 
-use super::cell::{FollowUp, Identity, RunStart, TaskCell, UnsavedTask, View, Watcher};
+use super::cell::{FIRST_MESSAGE, FollowUp, Identity, RunStart, TaskCell, UnsavedTask, View, Watcher};
 use super::error::EngineError;
 use super::limits::Permit;
 use super::load::Tasks;
@@ -56,9 +56,6 @@ pub enum Outcome {
     /// A message without a task.
     Message(Arc<Encoded<StreamResponse>>),
 }
-
-/// The seq of a new task's message: the record before it creates the task.
-const FIRST_MESSAGE: u64 = 2;
 
 /// Submits a message to its task, or to a new one, and begins a run unless one is live.
 pub(super) async fn send(tasks: &Tasks, incoming: Incoming) -> Result<Sent, EngineError> {

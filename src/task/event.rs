@@ -58,8 +58,8 @@ pub(crate) enum Body {
         /// The task folded at this record, for the stream that began with this message; filled when it is committed.
         snapshot: Option<OnceLock<Arc<Encoded<Task>>>>,
     },
-    /// A run began again after a restart. Not streamed.
-    Resumed,
+    /// A run began with another message than the first, or again after a restart. Not streamed.
+    RunStarted,
     /// A status or an artifact, as it goes out on every stream.
     Update(Arc<Encoded<StreamResponse>>),
 }
@@ -69,7 +69,7 @@ impl record::Event {
     pub fn transition(&self) -> lifecycle::Transition {
         match self {
             Self::Created(_) => lifecycle::Transition::Created,
-            Self::Message(_) | Self::Resumed(_) => lifecycle::Transition::Message,
+            Self::Message(_) | Self::Resumed(_) | Self::TurnStarted(_) => lifecycle::Transition::Message,
             Self::Status(status) => lifecycle::Transition::Status(status.state()),
             Self::Artifact(_) => lifecycle::Transition::Artifact,
         }
@@ -104,7 +104,7 @@ impl LogEvent {
     pub(crate) fn update(&self) -> Option<&Arc<Encoded<StreamResponse>>> {
         match &self.body {
             Body::Update(update) => Some(update),
-            Body::Created { .. } | Body::Message { .. } | Body::Resumed => None,
+            Body::Created { .. } | Body::Message { .. } | Body::RunStarted => None,
         }
     }
 
@@ -124,7 +124,7 @@ impl Body {
         match event {
             record::Event::Created(created) => Self::Created { time, metadata: created.metadata },
             record::Event::Message(message) => Self::Message { message: Arc::new(message), snapshot: None },
-            record::Event::Resumed(_) => Self::Resumed,
+            record::Event::Resumed(_) | record::Event::TurnStarted(_) => Self::RunStarted,
             record::Event::Status(StatusChange { state, message, metadata }) => {
                 let status = Some(TaskStatus { state, message, timestamp: Some(time) });
                 let update = TaskStatusUpdateEvent { task_id: task_id(), context_id: context_id(), status, metadata };

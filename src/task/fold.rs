@@ -28,7 +28,7 @@ pub(crate) fn apply(task: &mut Task, event: &LogEvent) {
             retire_status_message(task);
             task.history.push(message.as_ref().clone());
         }
-        Body::Resumed => {}
+        Body::RunStarted => {}
         Body::Update(update) => match &update.value().payload {
             Some(Payload::StatusUpdate(update)) => {
                 retire_status_message(task);

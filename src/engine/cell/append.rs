@@ -4,14 +4,17 @@ use std::sync::{Arc, OnceLock};
 
 use crate::agents::EmitError;
 use crate::clock::{new_id, now_us};
-use crate::schema::store::Created;
 use crate::schema::store::record::Event;
+use crate::schema::store::{Created, TurnStarted};
 use crate::schema::{Message, Part, Role, TaskState};
 use crate::store::{ClaimKey, NewTask};
 use crate::task::event::{Body, LogEvent};
 use crate::task::lifecycle;
 
 use super::{Head, Inner, TaskCell, UnsavedTask};
+
+/// The seq of a task's first message: the record before it creates the task.
+pub(in crate::engine) const FIRST_MESSAGE: u64 = 2;
 
 impl TaskCell {
     /// Appends an event. See [`crate::agents::RunHandle::append`].
@@ -71,6 +74,14 @@ impl TaskCell {
         Ok(self.push(inner, Event::Message(message), snapshot))
     }
 
+    /// Appends that a run begins with the message at `message_seq`, for a recovery that has to begin it again. It is accepted
+    /// also by a task at its limits, as the message was.
+    pub(super) fn append_turn(&self, inner: &mut Inner, message_seq: u64) {
+        if !inner.poisoned {
+            self.push(inner, Event::TurnStarted(TurnStarted { message_seq }), false);
+        }
+    }
+
     /// Creates the task: the first two records of its log, and its row.
     pub(super) fn create(&self, inner: &mut Inner) {
         let Some(UnsavedTask { message, metadata, snapshot, claim }) = inner.unsaved.take() else { return };
@@ -122,7 +133,7 @@ impl TaskCell {
                 }
                 parts_hold_content(&artifact.parts)?;
             }
-            Event::Created(_) | Event::Message(_) | Event::Resumed(_) => {}
+            Event::Created(_) | Event::Message(_) | Event::Resumed(_) | Event::TurnStarted(_) => {}
         }
         Ok(event)
     }

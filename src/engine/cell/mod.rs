@@ -31,9 +31,10 @@ mod tests;
 mod watch;
 mod write_buffer;
 
+pub(super) use append::FIRST_MESSAGE;
 pub(super) use handles::CellHandles;
 pub(crate) use run::Resumption;
-pub(super) use run::{FollowUp, RunEnd, RunStart, StartedRun};
+pub(super) use run::{FollowUp, LastTurn, RunEnd, RunStart, StartedRun};
 pub(super) use watch::{View, Watcher};
 
 use super::folds::OpenFold;
@@ -80,7 +81,10 @@ struct Inner {
     /// Runs so far.
     runs: u32,
     /// Messages that no run has read.
-    incoming: VecDeque<Arc<Message>>,
+    incoming: VecDeque<QueuedMessage>,
+    /// The run that owned the task ended with its process or with the store. Recovery decides how the task goes on, and no
+    /// message is accepted before.
+    orphaned: bool,
     /// The answer of a run that made no task.
     reply: Option<Arc<Encoded<StreamResponse>>>,
     /// The store failed: nothing more is committed through this cell, and the task goes on from its log.
@@ -94,6 +98,15 @@ struct Inner {
     agent_wakers: Vec<Waker>,
     /// The writer was told that there is something to write, and has not taken it yet.
     dirty: bool,
+}
+
+/// A message of the client with its place in the log.
+#[derive(Debug, Clone)]
+pub(super) struct QueuedMessage {
+    /// The seq of its record.
+    pub(super) seq: u64,
+    /// The message.
+    pub(super) message: Arc<Message>,
 }
 
 /// Appended, not necessarily committed.
@@ -126,16 +139,20 @@ impl TaskCell {
         Self::new(handles, identity, None, Some(first), committed)
     }
 
-    /// Makes the cell of a task that is in the store. `status_us` is when its state was entered.
+    /// Makes the cell of a task that is in the store. `status_us` is when its state was entered, and `orphaned` says whether
+    /// the store knows a run that owns it.
     pub(super) fn of_stored(
         handles: Arc<CellHandles>,
         identity: Identity,
         fold: OpenFold,
         status_us: i64,
+        orphaned: bool,
     ) -> Arc<Self> {
         let state = fold::state(fold.task.value());
         let head = Head { state, seq: fold.seq, time_us: fold.time_us, status_us, bytes: fold.bytes };
-        Self::new(handles, identity, Some(head), None, Committed::stored(fold))
+        let cell = Self::new(handles, identity, Some(head), None, Committed::stored(fold));
+        cell.lock().orphaned = orphaned && !lifecycle::is_terminal(state);
+        cell
     }
 
     fn new(
@@ -158,6 +175,7 @@ impl TaskCell {
                 run: None,
                 runs: 0,
                 incoming: VecDeque::new(),
+                orphaned: false,
                 reply: None,
                 poisoned: false,
                 closed: false,

@@ -1,5 +1,6 @@
 //! The run that owns a task: how it begins, and what its end, a cancel or a recovery means for the task.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::task::AbortHandle;
@@ -9,13 +10,14 @@ use tricord_bindings::wkt::Struct;
 use crate::agents::{AgentError, EmitError, Turn, text_part};
 use crate::schema::store::Resumed;
 use crate::schema::store::record::Event;
-use crate::schema::{Message, Part, Role, TaskState};
+use crate::schema::{Message, Part, TaskState};
 use crate::store::ClaimKey;
 use crate::task::lifecycle;
 
 use super::super::error::EngineError;
 use super::super::limits::Permit;
-use super::{Inner, TaskCell, Watcher};
+use super::append::FIRST_MESSAGE;
+use super::{Inner, QueuedMessage, TaskCell, Watcher};
 
 /// A run that owns the task.
 pub(super) struct Run {
@@ -69,6 +71,16 @@ pub enum Resumption {
     NotWaiting(TaskState),
 }
 
+/// The turn that the log of a task says was the last to begin.
+pub(in crate::engine) struct LastTurn {
+    /// The message that it began with.
+    pub(in crate::engine) message: QueuedMessage,
+    /// The messages behind that one, in order. The turn may have read some of them.
+    pub(in crate::engine) queued: VecDeque<QueuedMessage>,
+    /// How often a run of it began.
+    pub(in crate::engine) attempts: u32,
+}
+
 /// A follow-up message that was appended.
 pub(in crate::engine) struct FollowUp {
     /// The seq of the message.
@@ -91,7 +103,7 @@ impl TaskCell {
     /// Appends a follow-up message, for the live run or for a new one.
     ///
     /// # Errors
-    /// When there is no task, it has ended or is at its limits, or `permit` has none for a new run.
+    /// When there is no task, it has ended, is at its limits or waits for recovery, or `permit` has none for a new run.
     pub(in crate::engine) fn follow_up(
         self: &Arc<Self>,
         message: Message,
@@ -105,14 +117,20 @@ impl TaskCell {
         if inner.committed.seq() == 0 {
             return Err(EngineError::NotFound);
         }
+        if inner.orphaned {
+            return Err(EngineError::StoreUnavailable);
+        }
         let permit = if inner.run.is_none() { Some(permit()?) } else { None };
         let seq = self.append_message(&mut inner, message, streaming, claim)?;
         let watcher = Watcher::locked(self, &mut inner, streaming);
         let mut wakers = Vec::new();
         let run = match permit {
-            Some(permit) => Some((self.start_run(&mut inner, start), permit)),
+            Some(permit) => {
+                self.append_turn(&mut inner, seq);
+                Some((self.start_run(&mut inner, start), permit))
+            }
             None => {
-                inner.incoming.push_back(start.message);
+                inner.incoming.push_back(QueuedMessage { seq, message: start.message });
                 wakers = std::mem::take(&mut inner.agent_wakers);
                 None
             }
@@ -222,8 +240,9 @@ impl TaskCell {
             RunEnd::Returned(Err(error)) if error.refusal() == Some(&EmitError::StoreLost) => return None,
             RunEnd::Returned(Err(error)) => self.failed(error.public()),
             RunEnd::Returned(Ok(())) => match inner.incoming.pop_front() {
-                Some(message) => {
+                Some(QueuedMessage { seq, message }) => {
                     // The row still says that a run owns the task, so it is not written.
+                    self.append_turn(inner, seq);
                     let start = RunStart {
                         message,
                         attempt: 1,
@@ -296,59 +315,65 @@ impl TaskCell {
         result.map(drop)
     }
 
-    /// Resumes a task that waits in AUTH_REQUIRED. Without a live run, returns one that runs the client's last message again.
+    /// Resumes a task that waits in AUTH_REQUIRED. Returns whether a run was told; without a live one, the caller has to
+    /// begin the last turn again with [`rerun`](Self::rerun).
     ///
     /// # Errors
-    /// When there is no task, the store failed, or `permit` has none for a new run.
-    pub(in crate::engine) fn resume(
-        self: &Arc<Self>,
-        permit: impl FnOnce() -> Result<Permit, EngineError>,
-    ) -> Result<(Resumption, Option<(StartedRun, Permit)>), EngineError> {
+    /// When there is no task, the store failed, or the task waits for recovery.
+    pub(in crate::engine) fn resume(&self) -> Result<(Resumption, bool), EngineError> {
         let mut inner = self.lock();
-        if inner.poisoned {
+        if inner.poisoned || inner.orphaned {
             return Err(EngineError::StoreUnavailable);
         }
         let state = inner.head.ok_or(EngineError::NotFound)?.state;
         if state != TaskState::AuthRequired {
-            return Ok((Resumption::NotWaiting(state), None));
+            return Ok((Resumption::NotWaiting(state), true));
         }
-        if let Some(run) = &mut inner.run {
-            run.resumed = true;
-            let wakers = std::mem::take(&mut inner.agent_wakers);
-            drop(inner);
-            wakers.into_iter().for_each(std::task::Waker::wake);
-            return Ok((Resumption::Resumed, None));
-        }
-        let permit = permit()?;
-        let run = self.run_again(&mut inner, 1).ok_or(EngineError::TooLarge("records of one task"))?;
-        self.unlock(inner);
-        Ok((Resumption::Resumed, Some((run, permit))))
+        let Some(run) = &mut inner.run else { return Ok((Resumption::Resumed, false)) };
+        run.resumed = true;
+        let wakers = std::mem::take(&mut inner.agent_wakers);
+        drop(inner);
+        wakers.into_iter().for_each(std::task::Waker::wake);
+        Ok((Resumption::Resumed, true))
     }
 
-    /// Recovers a task that no run owns any more: leaves it if it waits for the client, runs it again as this `attempt`,
-    /// or fails it.
+    /// Begins the last turn of a task in AUTH_REQUIRED again, on an operator's word. Returns `None` if the task went on
+    /// meanwhile, or is as large as it may be.
+    pub(in crate::engine) fn rerun(self: &Arc<Self>, turn: LastTurn) -> Option<StartedRun> {
+        self.change(|inner| {
+            let waits = inner.run.is_none() && inner.head?.state == TaskState::AuthRequired;
+            if waits { self.run_again(inner, turn, 1) } else { None }
+        })
+    }
+
+    /// Recovers a task that no run owns any more: leaves it if it waits for the client, begins its last turn again if it
+    /// `resumes`, or fails it.
     ///
-    /// `live` says whether a run owned it, and `unanswered` whether its last message has no status after it.
+    /// `live` says whether a run owned it.
     pub(in crate::engine) fn recover(
         self: &Arc<Self>,
         live: bool,
-        unanswered: bool,
-        attempt: Option<u32>,
+        turn: Option<LastTurn>,
+        resumes: bool,
     ) -> Option<StartedRun> {
         self.change(|inner| {
             let state = inner.head?.state;
+            inner.orphaned = false;
             // A new run has taken the task up already.
             if inner.run.is_some() {
                 return None;
             }
-            let waits =
-                lifecycle::is_interrupted(state) && (!live || (state == TaskState::InputRequired && !unanswered));
+            let unread = turn.as_ref().is_some_and(|turn| !turn.queued.is_empty());
+            let waits = lifecycle::is_interrupted(state) && (!live || (state == TaskState::InputRequired && !unread));
             if lifecycle::is_terminal(state) || waits {
                 // Only the end of its run was not written.
                 inner.touch_row();
                 return None;
             }
-            let resumed = attempt.and_then(|attempt| self.run_again(inner, attempt));
+            let resumed = turn.filter(|_| resumes).and_then(|turn| {
+                let attempt = turn.attempts + 1;
+                self.run_again(inner, turn, attempt)
+            });
             if resumed.is_none() {
                 let event = self.failed("The server stopped while the task was under way.");
                 self.append_end(inner, event);
@@ -357,19 +382,20 @@ impl TaskCell {
         })
     }
 
-    /// Runs the task's last message again. Returns `None` if there is none, or the task is as large as it may be.
-    fn run_again(&self, inner: &mut Inner, attempt: u32) -> Option<StartedRun> {
-        let task = inner.committed.value();
-        let message = task.history.iter().rev().find(|message| message.role() == Role::User).cloned()?;
+    /// Begins a turn again, with its own message; those behind it are unread again. Returns `None` if the task is as large
+    /// as it may be.
+    fn run_again(&self, inner: &mut Inner, turn: LastTurn, attempt: u32) -> Option<StartedRun> {
+        let LastTurn { message: QueuedMessage { seq, message }, queued, .. } = turn;
         let start = RunStart {
-            message: Arc::new(message),
+            message,
             attempt,
-            begins_task: task.history.len() == 1,
+            begins_task: seq == FIRST_MESSAGE,
             extensions: Vec::new(),
             accepted_output_modes: Vec::new(),
-            metadata: task.metadata.clone(),
+            metadata: inner.committed.value().metadata.clone(),
         };
         self.append(inner, Event::Resumed(Resumed { attempt })).ok()?;
+        inner.incoming = queued;
         Some(self.start_run(inner, start))
     }
 }

@@ -121,7 +121,7 @@ impl RunHandle for CellRun {
 
     fn poll_incoming(&self, cx: &mut Context<'_>) -> Poll<Arc<Message>> {
         self.cell.poll_agent(cx, |inner| match inner.run(self.number) {
-            Ok(_) => inner.incoming.pop_front(),
+            Ok(_) => inner.incoming.pop_front().map(|queued| queued.message),
             Err(_) => None,
         })
     }

@@ -47,7 +47,7 @@ fn cell() -> Arc<TaskCell> {
     let identity = identity(&store, Conformance::default());
     let task = Arc::new(Encoded::new(fold::empty(&identity.ids)));
     let fold = OpenFold { task, seq: 2, time_us: 0, bytes: 0, tail_bytes: 0, checkpoint_bytes: 0 };
-    let cell = TaskCell::of_stored(handles, identity, fold, 0);
+    let cell = TaskCell::of_stored(handles, identity, fold, 0, false);
     append(&cell, Event::status(TaskState::Working, None));
     let first = cell.take().unwrap();
     cell.publish(first.last);
