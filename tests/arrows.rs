@@ -120,8 +120,24 @@ const BACKENDS: &str = "(backends)";
 
 /// The files and folders of the engine, in the same way.
 const ENGINE: &[&str] = &[
-    "error", "limits", "outcomes", "live", "finished", "folds", "spec", "cell", "flush", "run", "load", "last_turn",
-    "recovery", "stream", "send", "cancel", "resume", "publish",
+    "error",
+    "limits",
+    "outcomes",
+    "live",
+    "finished",
+    "folds",
+    "spec",
+    "cell",
+    "flush",
+    "run",
+    "load",
+    "last_turn",
+    "recovery",
+    "stream",
+    "send",
+    "cancel",
+    "resume",
+    "publish",
 ];
 
 #[test]

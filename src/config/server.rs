@@ -35,6 +35,9 @@ pub struct ServerConfig {
     pub cors_origins: Vec<String>,
     /// `cors_credentials`: whether pages of these origins may send cookies. Not allowed with `*`.
     pub cors_credentials: bool,
+    /// `hosts`: the host names that a server on a loopback address answers to beside `localhost`, loopback addresses and
+    /// the host of `public_url`; `*` for all.
+    pub hosts: Vec<String>,
     /// `trusted_proxies`: the proxies whose `X-Forwarded-For` is believed. Only logs show it.
     pub trusted_proxies: Vec<Network>,
     /// `ping_interval`: how long an event stream may be silent before a comment is sent; `None` for never.
@@ -84,6 +87,7 @@ pub(super) fn read(server: &mut Section<'_>) -> ServerConfig {
     if cors_credentials && cors_origins.iter().any(|origin| origin == "*") {
         server.problem("cors_credentials", "cannot be true while cors_origins is \"*\": list the origins");
     }
+    let hosts = server.get("hosts", hosts).unwrap_or_default();
     let networks = |value: &Value| texts(value)?.iter().map(|text| text.parse::<Network>()).collect();
     let trusted_proxies = server.get("trusted_proxies", networks).unwrap_or_default();
     let ping_interval = match server.get("ping_interval", parsed(duration)) {
@@ -103,6 +107,7 @@ pub(super) fn read(server: &mut Section<'_>) -> ServerConfig {
         card_keys,
         cors_origins,
         cors_credentials,
+        hosts,
         trusted_proxies,
         ping_interval,
         keep_alive,
@@ -174,6 +179,26 @@ fn origins(value: &Value) -> Result<Vec<String>, String> {
         }
     };
     texts(value)?.iter().map(origin).collect()
+}
+
+fn hosts(value: &Value) -> Result<Vec<String>, String> {
+    let host = |text: &String| {
+        if text == "*" {
+            return Ok(text.clone());
+        }
+        let authority: Option<http::uri::Authority> = text.parse().ok();
+        let is_host = authority.is_some_and(|authority| authority.host() == text && !text.contains('@'));
+        let is_address = text.parse::<std::net::IpAddr>().is_ok();
+        match (is_host, is_address) {
+            // As requests write it.
+            (_, true) if text.contains(':') => Ok(format!("[{text}]")),
+            (true, _) | (_, true) => Ok(text.clone()),
+            (false, false) => Err(format!(
+                "{text:?} is not a host name: write it without scheme, port and path, such as \"agents.internal\""
+            )),
+        }
+    };
+    texts(value)?.iter().map(host).collect()
 }
 
 /// Reads `[admin]`.

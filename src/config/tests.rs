@@ -45,6 +45,7 @@ fn a_file_with_everything_is_read() {
         cors_origins = ["https://app.example"]
         cors_credentials = true
         card_max_age = "1h"
+        hosts = ["agents.internal", "fd00::1"]
         trusted_proxies = ["10.0.0.0/8", "::1"]
         card_keys = [{key = "env:SUPPORT_KEY", kid = "k"}, {key = "env:SUPPORT_KEY"}]
         ping_interval = "0"
@@ -102,6 +103,7 @@ fn a_file_with_everything_is_read() {
     assert_eq!((config.server.ping_interval, config.server.keep_alive), (None, Duration::from_secs(90)));
     assert_eq!(config.server.grace, Duration::from_secs(5));
     assert_eq!((config.server.cors_credentials, config.server.card_max_age), (true, Duration::from_secs(3600)));
+    assert_eq!(config.server.hosts, ["agents.internal", "[fd00::1]"]);
     assert!(config.server.trusted_proxies[0].contains([10, 1, 2, 3].into()));
     let keys: Vec<_> = config.server.card_keys.iter().map(|key| (key.key.reveal(), key.kid.as_deref())).collect();
     assert_eq!(keys, [("s3", Some("k")), ("s3", None)]);
@@ -171,6 +173,11 @@ fn each_mistake_names_file_line_and_key() {
         (
             "[server]\ncors_origins = ['*']\ncors_credentials = true",
             "t.toml:3: server.cors_credentials: cannot be true while cors_origins is \"*\": list the origins",
+        ),
+        (
+            "[server]\nhosts = ['https://a.example']",
+            "t.toml:2: server.hosts: \"https://a.example\" is not a host name: write it without scheme, port and path, such \
+             as \"agents.internal\"",
         ),
         (
             "[server]\ntrusted_proxies = ['10.0.0.0/33']",

@@ -61,8 +61,7 @@ impl Launch {
     /// The reason why the server cannot start.
     pub async fn router(self) -> Result<Embedded, LaunchError> {
         let prepared = self.prepare()?;
-        let address = prepared.config.server.listen;
-        let started = prepared.start(address).await?;
+        let started = prepared.start(None).await?;
         let health = started.server.report_health();
         Ok(Embedded { started, health })
     }

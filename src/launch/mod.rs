@@ -128,7 +128,7 @@ impl Launch {
         let address = listener.local_addr();
         let address =
             address.map_err(|source| LaunchError::Listen { key: "server.listen", address: configured, source })?;
-        Ok(Running { started: prepared.start(address).await?, listener, tls, address })
+        Ok(Running { started: prepared.start(Some(address)).await?, listener, tls, address })
     }
 
     /// Serves until the process gets SIGTERM or SIGINT, then shuts down gracefully.

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 use tricord_bindings::BindingSettings;
 use tricord_bindings::body::BodyLimits;
 use tricord_bindings::budget::Budget;
-use tricord_bindings::server::ConnectionLimits;
+use tricord_bindings::server::{ConnectionLimits, Drain};
 
 use super::{Launch, LaunchError};
 use crate::agents::{BoxAgent, BuiltAgent, TestHooks};
@@ -21,7 +21,7 @@ use crate::engine::{AgentSpec, Engine};
 use crate::protocol;
 use crate::server::admin::{self, Admin};
 use crate::server::metrics::Metrics;
-use crate::server::{Additional, Anonymous, BuildError, Cards, Server, is_served};
+use crate::server::{Additional, Anonymous, BuildError, Cards, Hosts, Server, is_served};
 use crate::service::{AgentProfile, Service};
 use crate::store::{Health, Options, Store};
 
@@ -42,7 +42,13 @@ pub(super) struct Started {
     engine: Engine,
     pub(super) public_url: String,
     pub(super) admin_address: Option<SocketAddr>,
-    admin: Option<JoinHandle<()>>,
+    admin: Option<RunningAdmin>,
+}
+
+/// The admin port that runs.
+struct RunningAdmin {
+    drain: Drain,
+    _accepting: AbortOnDropHandle<()>,
 }
 
 impl Launch {
@@ -64,14 +70,15 @@ impl Launch {
 }
 
 impl Prepared {
-    /// Opens the store and starts the engine and the admin port, for a server whose public port has this address.
-    pub(super) async fn start(self, address: SocketAddr) -> Result<Started, LaunchError> {
+    /// Opens the store and starts the engine and the admin port. `bound` is the address of the server's public port; `None`
+    /// where the port is not the server's own.
+    pub(super) async fn start(self, bound: Option<SocketAddr>) -> Result<Started, LaunchError> {
         let Self { config, agents, additional } = self;
         let admin_listener = match config.admin.listen {
             Some(address) => Some(listen("admin.listen", address).await?),
             None => None,
         };
-        let public_url = config.public_url(address);
+        let public_url = config.public_url(bound.unwrap_or(config.server.listen));
         let signer = signer(&config, &public_url)?;
         let (profiles, cards) = profiles(&config, &public_url, &signer)?;
         let options = Options { url: config.store.url.clone(), keep_finished: config.store.keep_finished };
@@ -86,9 +93,11 @@ impl Prepared {
                 &protocol::PROTOCOL
             })
             .settings(settings(&config))
-            .connections(ConnectionLimits { keep_alive: config.server.keep_alive, ..ConnectionLimits::default() })
+            .connections(connection_limits(&config))
             .base_path(config.server.base_path.clone())
             .cors(&config.server.cors_origins, config.server.cors_credentials)
+            .public_url(config.server.public_url.as_deref())
+            .hosts(bound.map_or_else(Hosts::any, |address| hosts(&config, address)))
             .trusted_proxies(config.server.trusted_proxies.clone())
             .cards(cards)
             .keys(signer.public())
@@ -108,10 +117,13 @@ impl Prepared {
             }
         };
         let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        let admin = admin_listener.map(|listener| {
+        let admin = admin_listener.zip(admin_address).map(|(listener, address)| {
             let metrics = Metrics::new(server.clone(), engine.clone());
-            let admin = Admin { engine: engine.clone(), test_hooks: agents.test_hooks, metrics };
-            tokio::spawn(admin::serve(listener, admin))
+            let hosts = hosts(&config, address);
+            let admin = Admin { engine: engine.clone(), test_hooks: agents.test_hooks, metrics, hosts };
+            let drain = Drain::new();
+            let accepting = tokio::spawn(admin::serve(listener, admin, connection_limits(&config), drain.clone()));
+            RunningAdmin { drain, _accepting: AbortOnDropHandle::new(accepting) }
         });
         Ok(Started { config, server, engine, public_url, admin_address, admin })
     }
@@ -135,8 +147,22 @@ impl Started {
         server.end_streams();
         server.stopped(CLOSE_PATIENCE).await;
         if let Some(admin) = admin {
-            admin.abort();
+            admin.stop().await;
         }
+    }
+}
+
+impl RunningAdmin {
+    /// Closes the port and its connections.
+    async fn stop(self) {
+        self.drain.cut();
+        self.drain.finished().await;
+    }
+}
+
+impl Drop for RunningAdmin {
+    fn drop(&mut self) {
+        self.drain.cut();
     }
 }
 
@@ -200,6 +226,15 @@ fn profiles(config: &Config, public_url: &str, signer: &Signer) -> Result<(Vec<A
 /// Binds a port.
 pub(super) async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, LaunchError> {
     TcpListener::bind(address).await.map_err(|source| LaunchError::Listen { key, address, source })
+}
+
+/// Returns the host names that a port with this address answers to.
+fn hosts(config: &Config, address: SocketAddr) -> Hosts {
+    Hosts::of(address, &config.server.hosts, config.server.public_url.as_deref())
+}
+
+fn connection_limits(config: &Config) -> ConnectionLimits {
+    ConnectionLimits { keep_alive: config.server.keep_alive, ..ConnectionLimits::default() }
 }
 
 fn settings(config: &Config) -> BindingSettings {

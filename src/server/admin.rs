@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
+use tricord_bindings::server::{ConnectionLimits, Drain, Port};
 use uuid::Uuid;
 
+use super::hosts::Hosts;
 use super::metrics::{self, Metrics};
+use super::origin::OriginPolicy;
 use crate::agents::TestHooks;
 use crate::engine::{Engine, EngineError, Resumption};
 use crate::schema::TaskState;
@@ -23,19 +27,33 @@ pub(crate) struct Admin {
     pub(crate) test_hooks: Vec<Arc<dyn TestHooks>>,
     /// What `/metrics` answers.
     pub(crate) metrics: Metrics,
+    /// The host names that the port answers to.
+    pub(crate) hosts: Hosts,
 }
 
-/// Serves the admin port until the future is dropped.
-pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
+/// Serves the admin port, with the limits of the public one, until the drain begins. Pages of other origins may not call it.
+pub(crate) async fn serve(listener: TcpListener, admin: Admin, limits: ConnectionLimits, drain: Drain) {
     // A segment of a path is a parameter or text, not both: `{action}` is `<id>:resume`.
     let mut routes = Router::new().route("/metrics", get(read_metrics)).route("/tasks/{action}", post(act_on_task));
     if !admin.test_hooks.is_empty() {
         routes = routes.route("/test/ticks/{task}", get(ticks)).route("/test/resume/{task}", post(resume_in_test));
     }
-    let routes = routes.with_state(Arc::new(admin));
-    if let Err(error) = axum::serve(listener, routes).await {
-        tracing::error!(%error, "the admin port stopped");
-    }
+    let (hosts, origins) = (admin.hosts.clone(), OriginPolicy::default());
+    let check_source = from_fn(move |request: Request, next: Next| {
+        let (head, body) = request.into_parts();
+        let checked = hosts.check(&head).and_then(|()| origins.check(&head));
+        async move {
+            match checked {
+                Ok(()) => next.run(Request::from_parts(head, body)).await,
+                Err(error) => {
+                    let status = StatusCode::from_u16(error.kind().http).unwrap_or(StatusCode::FORBIDDEN);
+                    refused(status, error.message())
+                }
+            }
+        }
+    });
+    let routes = routes.with_state(Arc::new(admin)).layer(check_source);
+    Port::new(None, limits, drain).serve(listener, routes).await;
 }
 
 /// The metrics, in the text format of Prometheus.

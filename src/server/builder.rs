@@ -10,6 +10,8 @@ use tricord_bindings::{Authenticator, BindingSettings, Protocol};
 use super::additional::{Additional, Conflict};
 use super::auxiliary::AuxiliaryServices;
 use super::cors::Cors;
+use super::hosts::Hosts;
+use super::origin::OriginPolicy;
 use super::{Cards, Inner, Server, routes};
 use crate::card::{Document, JwkSet};
 use crate::config::{CARD_MAX_AGE, Network};
@@ -28,6 +30,9 @@ pub struct Builder<S> {
     keys: JwkSet,
     max_age: Duration,
     cors: Option<Cors>,
+    cors_origins: Vec<String>,
+    public_url: Option<String>,
+    hosts: Hosts,
     proxies: Vec<Network>,
     ready: watch::Receiver<bool>,
     agents: Vec<String>,
@@ -52,6 +57,9 @@ impl<S: A2aService> Builder<S> {
             keys: JwkSet::default(),
             max_age: CARD_MAX_AGE,
             cors: None,
+            cors_origins: Vec::new(),
+            public_url: None,
+            hosts: Hosts::any(),
             proxies: Vec::new(),
             // A receiver whose sender is gone keeps its last value.
             ready: watch::channel(true).1,
@@ -114,6 +122,21 @@ impl<S: A2aService> Builder<S> {
     #[must_use]
     pub fn cors(mut self, origins: &[String], credentials: bool) -> Self {
         self.cors = Cors::new(origins, credentials);
+        self.cors_origins = origins.to_vec();
+        self
+    }
+
+    /// Sets the server's public URL, whose own pages may call; those of the host that a request names always may.
+    #[must_use]
+    pub fn public_url(mut self, url: Option<&str>) -> Self {
+        self.public_url = url.map(str::to_owned);
+        self
+    }
+
+    /// Sets the host names that the server answers to; all by default.
+    #[must_use]
+    pub(crate) fn hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = hosts;
         self
     }
 
@@ -166,6 +189,8 @@ impl<S: A2aService> Builder<S> {
             openrpc: Document::of(schema::OPENRPC, now),
             max_age: self.max_age,
             cors: self.cors,
+            hosts: self.hosts,
+            origins: OriginPolicy::new(&self.cors_origins, self.public_url.as_deref()),
             proxies: self.proxies,
             ready: self.ready,
             drain: Drain::new(),

@@ -44,14 +44,14 @@ const MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The origins whose pages may call.
 #[derive(Debug, Clone)]
-enum Origins {
+pub(super) enum Origins {
     Any,
     Listed(Arc<[HeaderValue]>),
 }
 
 impl Origins {
     /// Returns `None` if no origin is allowed.
-    fn new(origins: &[String]) -> Option<Self> {
+    pub(super) fn new(origins: &[String]) -> Option<Self> {
         if origins.iter().any(|origin| origin == "*") {
             return Some(Self::Any);
         }
@@ -59,7 +59,7 @@ impl Origins {
         (!listed.is_empty()).then_some(Self::Listed(listed))
     }
 
-    fn allow(&self, origin: &HeaderValue) -> bool {
+    pub(super) fn allow(&self, origin: &HeaderValue) -> bool {
         match self {
             Self::Any => true,
             Self::Listed(origins) => origins.contains(origin),

@@ -32,6 +32,13 @@ impl<S: A2aService> Server<S> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let below = routes::below(path, base_path);
+        if let Err(error) = self.check_source(&head) {
+            discard(&head.headers, body);
+            return match Route::of(path, below) {
+                Route::JsonRpc(_) if head.method == Method::POST => jsonrpc::refuse(pipeline, &error),
+                _ => self.refuse(&head, &error),
+            };
+        }
         let document = |document: &Document| documents::answer(&head.method, &head.headers, document, *max_age);
         match Route::of(path, below) {
             Route::Live => routes::probe(&head.method, true),
@@ -85,6 +92,12 @@ impl<S: A2aService> Server<S> {
         }
     }
 
+    /// Checks that a request is for this server, and that no page of another origin made it.
+    pub(super) fn check_source(&self, head: &Parts) -> Result<(), Error> {
+        self.0.hosts.check(head)?;
+        self.0.origins.check(head)
+    }
+
     /// Answers with an error, as HTTP+JSON does.
     pub(super) fn refuse(&self, head: &Parts, error: &Error) -> Response<Body> {
         http_json::refuse(&self.0.pipeline, &head.headers, error)
@@ -101,6 +114,10 @@ impl<S: A2aService> Server<S> {
     async fn plain_grpc(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
         let Inner { pipeline, auxiliary, services, .. } = &*self.0;
         let (mut head, body) = request.into_parts();
+        if let Err(error) = self.check_source(&head) {
+            discard(&head.headers, body);
+            return grpc::refuse(pipeline, &error);
+        }
         if head.uri.path().starts_with(schema::grpc::PREFIX) {
             return grpc::serve(pipeline, head, peer, body).await;
         }

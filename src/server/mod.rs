@@ -10,7 +10,9 @@ mod cors;
 mod dispatch;
 mod documents;
 mod grpc_web;
+mod hosts;
 pub(crate) mod metrics;
+mod origin;
 mod process;
 mod request_id;
 mod router;
@@ -33,10 +35,12 @@ use crate::schema::service::Handlers;
 use additional::Services;
 use auxiliary::AuxiliaryServices;
 use cors::Cors;
+use origin::OriginPolicy;
 
 pub use additional::{Additional, Conflict};
 pub(crate) use builder::BuildError;
 pub use builder::Builder;
+pub(crate) use hosts::Hosts;
 pub(crate) use routes::Cards;
 pub(crate) use routes::is_served;
 pub use tricord_bindings::Anonymous;
@@ -60,6 +64,8 @@ struct Inner<S> {
     openrpc: Document,
     max_age: Duration,
     cors: Option<Cors>,
+    hosts: Hosts,
+    origins: OriginPolicy,
     proxies: Vec<Network>,
     ready: watch::Receiver<bool>,
     drain: Drain,

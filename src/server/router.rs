@@ -75,7 +75,11 @@ impl<S: A2aService> Server<S> {
             return self.answer(request, &peer).await;
         }
         let (mut head, body) = request.into_parts();
-        match self.0.pipeline.authenticate(&head, &peer).await {
+        let authenticated = match self.check_source(&head) {
+            Ok(()) => self.0.pipeline.authenticate(&head, &peer).await,
+            Err(error) => Err(error),
+        };
+        match authenticated {
             Ok(principal) => {
                 head.extensions.insert(principal);
                 head.extensions.insert(ConnectInfo(peer.address()));

@@ -127,7 +127,8 @@ async fn each_version_has_its_own_paths_and_spellings_on_http_json() {
     let running = start().await;
     assert_eq!(running.http("GET", "/v0/tasks/x", &[OLD], "").await.json()["ID"], "x");
     assert_eq!(running.http("GET", "/tasks/x", &[], "").await.json()["id"], "x");
-    let cancelled = running.http("POST", "/v0/tasks/x:cancel", &[OLD], r#"{"ID":"x"}"#).await;
+    let headers = [OLD, ("content-type", "application/json")];
+    let cancelled = running.http("POST", "/v0/tasks/x:cancel", &headers, r#"{"ID":"x"}"#).await;
     assert_eq!(cancelled.json()["kind"], "task", "{}", cancelled.text());
     assert_eq!(running.http("GET", "/tasks/x", &[OLD], "").await.status, 404);
     // To the newer version, the beginning of the older one's paths is the name of an agent.

@@ -71,7 +71,7 @@ async fn a_peer_that_does_not_begin_is_cut_off() {
     }
     // Those that begin in time have all the time they need.
     let mut stream =
-        say(&running, "POST /tasks/x:cancel HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-length: 2\r\n\r\n")
+        say(&running, "POST /tasks/x:cancel HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n")
             .await;
     tokio::time::sleep(SHORT * 2).await;
     stream.write_all(b"{}").await.unwrap();
@@ -186,7 +186,7 @@ async fn bodies_together_have_a_limit_that_is_given_back() {
     let mut first = say(
         &running,
         format!(
-            "POST /tasks/never:cancel HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-length: {}\r\n\r\n{}",
+            "POST /tasks/never:cancel HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{}",
             cancel("never").len(),
             cancel("never")
         ),
@@ -220,7 +220,7 @@ async fn the_end_is_quiet() {
     let running = start().await;
     let mut idle = say(&running, LIVE).await;
     until(&mut idle, "ok\n").await;
-    let half = "POST /tasks/x:cancel HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-length: 2\r\n\r\n{";
+    let half = "POST /tasks/x:cancel HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{";
     let mut busy = say(&running, half).await;
     while running.server.connections() < 2 {
         tokio::task::yield_now().await;

@@ -19,6 +19,7 @@ const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: [
     "--no-sandbox",
+    "--host-resolver-rules=MAP rebound.test 127.0.0.1",
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -28,10 +29,10 @@ const browser = await chromium.launch({
   ],
 });
 
-async function open(origin) {
+async function open(origin, target = server) {
   const page = await (await browser.newContext()).newPage();
   await page.goto(origin);
-  await page.addScriptTag({ content: `(${library})(${JSON.stringify(server)})` });
+  await page.addScriptTag({ content: `(${library})(${JSON.stringify(target)})` });
   return page;
 }
 
@@ -182,6 +183,34 @@ try {
     console.log(kept === true ? `ok kept from others: ${name}` : `failed: others have ${name}: ${kept}`);
     failed += kept !== true;
   }
+  // Requests that a browser sends without asking first run nothing either.
+  const count = () => allowed.evaluate(async () => (await (await fetch(`${page.server}/tasks`, { headers: page.headers })).json()).totalSize);
+  const before = await count();
+  await other.evaluate(async () => {
+    const { server, message } = page;
+    const call = { jsonrpc: "2.0", id: 1, method: "SendMessage", params: message("from elsewhere") };
+    for (const type of ["text/plain", "application/x-www-form-urlencoded", ""]) {
+      for (const [path, body] of [["/message:send", message("from elsewhere")], ["/", call]]) {
+        const blob = new Blob([JSON.stringify(body)], { type });
+        await fetch(`${server}${path}?A2A-Version=1.0`, { method: "POST", mode: "no-cors", body: blob });
+        navigator.sendBeacon(`${server}${path}?A2A-Version=1.0`, blob);
+      }
+    }
+  });
+  const after = await count();
+  const unchanged = before > 0 && before === after;
+  console.log(unchanged ? "ok nothing runs for others" : `failed: others ran ${after - before} tasks`);
+  failed += !unchanged;
+  // A page that the server itself shows may call it.
+  const own = await open(`${server}/livez`);
+  const found = await own.evaluate(async () => (await page.post("/message:send", page.message("echo hi"))).status);
+  console.log(found === 200 ? "ok the server's own page" : `failed: the server's own page: ${found}`);
+  failed += found !== 200;
+  // A name that only points at the server is not the server's.
+  const rebound = await (await browser.newContext()).newPage();
+  const shown = await rebound.goto(`${server.replace("127.0.0.1", "rebound.test")}/livez`);
+  console.log(shown.status() === 421 ? "ok another name" : `failed: another name: ${shown.status()}`);
+  failed += shown.status() !== 421;
 } finally {
   await browser.close();
   pages.close();

@@ -59,7 +59,7 @@ async fn c17_a_body_without_a_length_is_refused_at_the_limit_and_memory_stays_fl
         large.send().await.refused("TOO_LARGE");
         let mut socket = connect(&server.url).await;
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
         );
         socket.write_all(head.as_bytes()).await.unwrap();
         let (mut read, mut write) = socket.into_split();
@@ -95,7 +95,7 @@ async fn c17_an_announced_length_is_refused_before_the_body() {
     for path in ["/", "/message:send"] {
         let mut socket = connect(&server.url).await;
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\n\r\n"
         );
         socket.write_all(head.as_bytes()).await.unwrap();
         let mut answer = vec![0; 4096];
@@ -136,8 +136,7 @@ async fn c17_bodies_over_the_memory_budget_are_refused_until_it_is_free() {
         let mut sockets = Vec::new();
         for _ in 0..3 {
             let mut socket = connect(&server.url).await;
-            let head =
-                "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1040000\r\n\r\n";
+            let head = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1040000\r\n\r\n";
             socket.write_all(head.as_bytes()).await.unwrap();
             socket.write_all(&vec![b' '; 1_000_000]).await.unwrap();
             sockets.push(socket);

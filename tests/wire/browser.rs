@@ -22,5 +22,5 @@ fn s21_a_page_can_call_and_stream_only_from_an_allowed_origin() {
         .unwrap();
     let (said, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{said}{errors}");
-    assert_eq!(said.lines().filter(|line| line.starts_with("ok ")).count(), 20, "{said}{errors}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("ok ")).count(), 23, "{said}{errors}");
 }

@@ -21,7 +21,7 @@ kind = "echo"
 "#;
 
 async fn card(server: &Server, path: &str) -> Value {
-    let reply = http(&server.url, "GET", path, &[("host", "evil.example")], "").await;
+    let reply = http(&server.url, "GET", path, &[("x-forwarded-host", "evil.example")], "").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, "application/json"), "{path}");
     reply.json()
 }

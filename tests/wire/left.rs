@@ -39,6 +39,7 @@ fn send(key: &str, words: &str) -> Request<Full<Bytes>> {
     let message = json!({"messageId": key, "role": "ROLE_USER", "parts": [{"text": words}]});
     Request::post("/message:send")
         .header("a2a-version", "1.0")
+        .header("content-type", "application/json")
         .header("idempotency-key", key)
         .body(json!({ "message": message }).to_string().into())
         .unwrap()
@@ -91,7 +92,10 @@ async fn an_abandoned_follow_up_is_run_once() {
     let task = asked["task"]["id"].as_str().unwrap();
     let follow_up = || {
         let message = json!({"messageId": "2", "taskId": task, "role": "ROLE_USER", "parts": [{"text": "42"}]});
-        let request = Request::post("/message:send").header("a2a-version", "1.0").header("idempotency-key", "second");
+        let request = Request::post("/message:send")
+            .header("a2a-version", "1.0")
+            .header("content-type", "application/json")
+            .header("idempotency-key", "second");
         request.body(Full::from(json!({ "message": message }).to_string())).unwrap()
     };
     drop(server.answer(follow_up(), &PEER).now_or_never());

@@ -32,7 +32,7 @@ fn read_card(at: &str) -> Duration {
     std::thread::sleep(Duration::from_millis(50));
     let begun = Instant::now();
     let mut socket = std::net::TcpStream::connect(at).unwrap();
-    let request = "GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request = "GET /.well-known/agent-card.json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     socket.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();

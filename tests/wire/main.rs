@@ -36,6 +36,7 @@ mod proxy;
 mod races;
 mod resume;
 mod retries;
+mod security;
 mod shutdown;
 mod store;
 mod streams;

@@ -125,7 +125,7 @@ fn behind() -> (Server, Proxy) {
     let ports = (free_port(), free_port());
     let server = Server::logged(&format!(
         "[server]\npublic_url = \"https://localhost:{}\"\nbase_path = \"/v1/a2a\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
-         [log]\naccess = true\n\
+         hosts = [\"server\"]\n[log]\naccess = true\n\
          [[agents]]\nname = \"kit\"\nkind = \"conformance\"\n[[agents]]\nname = \"other\"\nkind = \"echo\"\n",
         ports.0
     ));

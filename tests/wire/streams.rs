@@ -235,8 +235,11 @@ async fn c26_get_and_post_subscribe_with_and_without_a_body() {
                     continue;
                 }
                 let path = format!("{prefix}/tasks/{id}:subscribe{slash}");
-                let version = [("a2a-version".to_owned(), "1.0".to_owned())];
-                let response = crate::raw::open(&server.url, verb, &path, &version, body.clone()).await;
+                let mut headers = vec![("a2a-version".to_owned(), "1.0".to_owned())];
+                if !body.is_empty() {
+                    headers.push(("content-type".to_owned(), "application/json".to_owned()));
+                }
+                let response = crate::raw::open(&server.url, verb, &path, &headers, body.clone()).await;
                 assert_eq!(response.headers()["content-type"], "text/event-stream", "{verb} {path} {body}");
                 let mut stream = Events::of_http(response);
                 firsts.push(stream.event().await);
@@ -249,10 +252,24 @@ async fn c26_get_and_post_subscribe_with_and_without_a_body() {
         (format!("/kit/tasks/{id}:subscribe"), json!({"tenant": "other"}), "tenant"),
         (format!("/tasks/{id}:cancel"), json!({"id": "other"}), "id"),
     ] {
-        let reply = http(&server.url, "POST", &path, &[("a2a-version", "1.0")], body.to_string()).await;
+        let reply = http(
+            &server.url,
+            "POST",
+            &path,
+            &[("a2a-version", "1.0"), ("content-type", "application/json")],
+            body.to_string(),
+        )
+        .await;
         assert_eq!(reply.json()["error"]["details"][1]["fieldViolations"][0]["field"], field, "{}", reply.text());
     }
-    let cancel = http(&server.url, "POST", &format!("/tasks/{id}:cancel"), &[("a2a-version", "1.0")], "").await;
+    let cancel = http(
+        &server.url,
+        "POST",
+        &format!("/tasks/{id}:cancel"),
+        &[("a2a-version", "1.0"), ("content-type", "application/json")],
+        "",
+    )
+    .await;
     assert_eq!(cancel.json()["status"]["state"], "TASK_STATE_CANCELED", "a cancel needs no body");
 }
 

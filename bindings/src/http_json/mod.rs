@@ -12,7 +12,7 @@ use http::{Method, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::{Peer, Principal};
-use crate::body::{Body, BodyLimits};
+use crate::body::{Body, BodyLimits, discard};
 use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
@@ -26,7 +26,7 @@ use crate::{Binding, Rpc, sse};
 
 pub(crate) use error::write_error_document;
 use media_type::answer_type;
-pub(crate) use media_type::is_json;
+pub(crate) use media_type::{check, missing};
 
 /// Answers a request. The first `skip` bytes of its path belong to the caller.
 pub async fn serve<S: Service>(
@@ -64,6 +64,11 @@ impl<'h> HttpJson<'h> {
         Self { protocol, head, path, media_type, body: Bytes::new(), route: None }
     }
 
+    /// Returns whether the method is one whose body is read.
+    fn has_body(&self) -> bool {
+        matches!(self.head.method, Method::POST | Method::PUT | Method::PATCH)
+    }
+
     fn query(&self) -> &str {
         self.head.uri.query().unwrap_or_default()
     }
@@ -73,20 +78,24 @@ impl Exchange for HttpJson<'_> {
     const BINDING: Binding = Binding::HttpJson;
 
     fn check_head(&self, limits: &BodyLimits) -> Result<(), Error> {
+        // The media type counts only if there is a body, which HTTP/2 does not say in the head.
         limits.announced(&self.head.headers)
     }
 
     async fn read_body(&mut self, body: impl RequestBody, settings: &BindingSettings) -> Result<BudgetPermit, Error> {
         let limits = &settings.body;
-        if body.is_end_stream() || !matches!(self.head.method, Method::POST | Method::PUT | Method::PATCH) {
+        if body.is_end_stream() || !self.has_body() {
             return Ok(BudgetPermit::none(&limits.budget));
         }
-        if self.head.headers.get(CONTENT_TYPE).is_some_and(|found| !is_json(self.protocol, found)) {
-            crate::body::discard(&self.head.headers, body);
-            let message = format!("the request must be {} or application/json", self.protocol.media_type);
-            return Err(Error::new(self.protocol.content_type_not_supported, message));
+        if let Err(error) = check(self.protocol, &self.head.headers) {
+            discard(&self.head.headers, body);
+            return Err(error);
         }
         let (bytes, permit) = limits.read_or_discard(&self.head.headers, body, 0).await?;
+        // Clients cancel without a body, and then without its type. A page could send one of no type without asking first.
+        if !bytes.trim_ascii().is_empty() && !self.head.headers.contains_key(CONTENT_TYPE) {
+            return Err(missing(self.protocol));
+        }
         self.body = bytes;
         Ok(permit)
     }

@@ -22,7 +22,7 @@ use crate::body::{Body, BodyLimits};
 use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
-use crate::http_json::is_json;
+use crate::http_json;
 use crate::output::{Output, Pieces};
 use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
@@ -52,6 +52,13 @@ pub async fn serve<S: Service>(
         params: Bytes::new(),
     };
     pipeline.call(&head, peer, body, exchange).await
+}
+
+/// Answers a request that is not read with an error, as the service would.
+pub fn refuse<S: Service>(pipeline: &Pipeline<S>, error: &Error) -> Response<Body> {
+    pipeline.count_refused(Binding::JsonRpc, error);
+    let protocol = pipeline.protocol();
+    error_response(protocol, protocol.newest(), b"null", error)
 }
 
 /// One request by JSON-RPC.
@@ -86,12 +93,10 @@ impl Exchange for JsonRpc<'_> {
 
     fn check_head(&self, limits: &BodyLimits) -> Result<(), Error> {
         limits.announced(&self.head.headers)?;
-        match self.head.headers.get(CONTENT_TYPE) {
-            Some(found) if !is_json(self.protocol, found) => {
-                Err(Error::new(self.protocol.content_type_not_supported, "the request must be application/json"))
-            }
-            _ => Ok(()),
+        if !self.head.headers.contains_key(CONTENT_TYPE) {
+            return Err(http_json::missing(self.protocol));
         }
+        http_json::check(self.protocol, &self.head.headers)
     }
 
     async fn read_body(&mut self, body: impl RequestBody, settings: &BindingSettings) -> Result<BudgetPermit, Error> {
@@ -185,18 +190,22 @@ impl Exchange for JsonRpc<'_> {
             Id::Unknown => b"null",
             Id::Text(id) => id,
         };
-        let mut out = Vec::new();
-        write_error_response(&mut out, self.protocol, codec, id, error);
-        let kind = error.kind();
-        let status = if kind.jsonrpc_keeps_http_status {
-            StatusCode::from_u16(kind.http).unwrap_or_default()
-        } else {
-            StatusCode::OK
-        };
-        let mut response = json(status, out);
-        error.add_headers(response.headers_mut());
-        response
+        error_response(self.protocol, codec, id, error)
     }
+}
+
+fn error_response(protocol: &Protocol, codec: &dyn Codec, id: &[u8], error: &Error) -> Response<Body> {
+    let mut out = Vec::new();
+    write_error_response(&mut out, protocol, codec, id, error);
+    let kind = error.kind();
+    let status = if kind.jsonrpc_keeps_http_status {
+        StatusCode::from_u16(kind.http).unwrap_or_default()
+    } else {
+        StatusCode::OK
+    };
+    let mut response = json(status, out);
+    error.add_headers(response.headers_mut());
+    response
 }
 
 /// Writes a response up to the value of its member `result` or `error`.

@@ -32,7 +32,7 @@ pub trait Exchange: Sized + Send {
     /// The binding.
     const BINDING: Binding;
 
-    /// Checks what the head says of the body: its announced length first, then its media type.
+    /// Checks what the head says of the body: its announced length first, then its media type where a body always follows.
     ///
     /// # Errors
     /// If a body like this is not read. The pipeline discards the body.

@@ -58,7 +58,7 @@ fn headers(list: &[(&str, &str)]) -> Vec<u8> {
 
 /// Returns the headers of a request for an unknown task.
 fn request() -> Vec<u8> {
-    let pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/tasks/x")];
+    let pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/tasks/x")];
     headers(&[&pseudo[..], &[("a2a-version", "1.0")]].concat())
 }
 
@@ -70,7 +70,7 @@ fn post(length: &str) -> Vec<u8> {
     headers(&[
         (":method", "POST"),
         (":scheme", "http"),
-        (":authority", "x"),
+        (":authority", "localhost"),
         (":path", "/message:send"),
         ("a2a-version", "1.0"),
         ("content-length", length),
@@ -150,7 +150,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
         ("a line break in a header", ask(1, &with("x", "a\r\nb: c"))),
         ("an unknown pseudo header", ask(1, &with(":what", "x"))),
         ("a pseudo header at the end", ask(1, &with(":path", "/livez"))),
-        ("no path", ask(1, &headers(&[(":method", "GET"), (":scheme", "http"), (":authority", "x")]))),
+        ("no path", ask(1, &headers(&[(":method", "GET"), (":scheme", "http"), (":authority", "localhost")]))),
         ("an empty path", ask(1, &headers(&[(":method", "GET"), (":scheme", "http"), (":path", "")]))),
         ("no method", ask(1, &headers(&[(":scheme", "http"), (":path", "/tasks/x")]))),
         ("a status in a request", ask(1, &headers(&[(":status", "200")]))),
