@@ -164,6 +164,7 @@ async fn turns(url: &StoreUrl) {
             metadata: None,
             extensions: Vec::new(),
             accepted_output_modes: Vec::new(),
+            bytes: 0,
             streaming: false,
             claim: None,
         };

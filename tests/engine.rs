@@ -36,6 +36,7 @@ fn message(text: &str) -> Incoming {
         metadata: None,
         extensions: Vec::new(),
         accepted_output_modes: Vec::new(),
+        bytes: 0,
         streaming: false,
         claim: None,
     }

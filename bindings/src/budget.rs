@@ -183,6 +183,12 @@ impl BudgetPermit {
         }
     }
 
+    /// Takes over the bytes of another permit of the same budget.
+    pub fn merge(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.budget, &other.budget), "permits of two budgets");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// Ties the permit to bytes: it is given back when the last of their clones and slices is dropped, wherever that is.
     pub fn attach(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Charged { bytes, _permit: self })

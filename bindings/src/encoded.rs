@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::Error;
+use crate::budget::BudgetPermit;
 use crate::codec::{Codec, JsonMessage, MAX_CODECS};
 use crate::offload::LARGE;
 use crate::output::{Encoding, Output};
@@ -18,6 +19,8 @@ pub struct Encoded<T> {
     value: T,
     json: [Kept; MAX_CODECS],
     protobuf: Kept,
+    /// What the message takes in memory, where somebody accounts for it.
+    permit: Option<BudgetPermit>,
 }
 
 /// An encoding: nothing before the first use, kept from the second one on, or from the first if it is large.
@@ -53,12 +56,19 @@ impl Kept {
 impl<T> Encoded<T> {
     /// Wraps a message. Nothing is encoded yet.
     pub fn new(value: T) -> Self {
-        Self { value, json: Default::default(), protobuf: Kept::default() }
+        Self { value, json: Default::default(), protobuf: Kept::default(), permit: None }
     }
 
     /// The message.
     pub fn value(&self) -> &T {
         &self.value
+    }
+
+    /// Ties a permit to a message that nobody else holds yet: it is given back with the message.
+    pub fn charge(this: &mut Arc<Self>, permit: BudgetPermit) {
+        if let Some(this) = Arc::get_mut(this) {
+            this.permit = Some(permit);
+        }
     }
 
     /// Returns the message for a change, and forgets its encodings. It is copied only while somebody else holds it.

@@ -22,6 +22,9 @@ pub enum EngineError {
     /// Too much runs already.
     #[error("the server is at its limit of {0}; try again later")]
     Busy(&'static str),
+    /// A share of the memory is used up.
+    #[error("the memory for {0} is in use; try again later")]
+    Memory(&'static str),
     /// The server is going down.
     #[error("the server is shutting down")]
     Draining,

@@ -2,22 +2,47 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use prost::Message as _;
 use tokio::sync::Notify;
+use tricord_bindings::Encoded;
+use tricord_bindings::budget::{Budget, BudgetPermit};
+use tricord_bindings::offload::{LARGE, Offload};
 
 use crate::agents::EmitError;
 use crate::limits::EngineLimits;
+use crate::schema::Task;
 use crate::store::MAX_SEQ;
+use crate::task::fold;
 
 use super::error::EngineError;
 
+/// What a task takes in memory for each byte of its log: its records while they are folded, then the value.
+const FOLDED: usize = 3;
+
+/// What a page of events takes: about 32 KiB of records, and eleven times as much once they are decoded, if they are small.
+const REPLAY: usize = 384 << 10;
+
+/// How long a stream waits for the memory of others: longer than one that does not read may keep it.
+const REPLAY_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a reader waits for the memory that others use, in turn.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What is in use of each limit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Usage {
     limits: EngineLimits,
     running: AtomicUsize,
     uncommitted: AtomicUsize,
     streams: AtomicUsize,
+    /// What tasks take that run or are read.
+    pub(super) tasks: Arc<Budget>,
+    /// What events take that streams read back from the store.
+    pub(super) replays: Arc<Budget>,
+    /// Where large tasks are folded.
+    pub(super) offload: Offload,
     /// Notified when the last run ends.
     idle: Notify,
 }
@@ -39,7 +64,16 @@ impl Drop for Permit {
 
 impl Usage {
     pub(super) fn new(limits: EngineLimits) -> Arc<Self> {
-        Arc::new(Self { limits, ..Self::default() })
+        Arc::new(Self {
+            running: AtomicUsize::new(0),
+            uncommitted: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            tasks: Budget::new("tasks", limits.tasks),
+            replays: Budget::new("replays", limits.replays),
+            offload: Offload::default(),
+            idle: Notify::new(),
+            limits,
+        })
     }
 
     /// Takes a permit for a run.
@@ -78,16 +112,65 @@ impl Usage {
         }
     }
 
-    /// Checks that a task of this many records and bytes may get another record.
+    /// Takes memory for a message that becomes a task's, of about this many bytes once it is decoded: the agent's copy and
+    /// that in the history.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] if too little is left.
+    pub(super) fn message(&self, bytes: usize) -> Result<BudgetPermit, EngineError> {
+        self.tasks.permit(2 * bytes).map_err(|_| EngineError::Memory("tasks"))
+    }
+
+    /// Waits for memory for a task whose log has this many bytes.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] if too little was given back in time.
+    pub(super) async fn task(&self, log: usize) -> Result<BudgetPermit, EngineError> {
+        self.tasks.wait(FOLDED * log, PATIENCE).await.map_err(|_| EngineError::Memory("tasks"))
+    }
+
+    /// Returns a task with as many messages of its history as a client wants. Only a task that has more is copied.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] if the copy is large and too little memory is left.
+    pub(super) fn limited(
+        &self,
+        task: &Arc<Encoded<Task>>,
+        history: Option<u32>,
+    ) -> Result<Arc<Encoded<Task>>, EngineError> {
+        let Some(limited) = fold::limited(task.value(), history) else { return Ok(Arc::clone(task)) };
+        let bytes = limited.encoded_len();
+        let mut limited = Arc::new(Encoded::new(limited));
+        if bytes >= LARGE {
+            let permit = self.tasks.permit(2 * bytes).map_err(|_| EngineError::Memory("tasks"))?;
+            Encoded::charge(&mut limited, permit);
+        }
+        Ok(limited)
+    }
+
+    /// Waits for memory for a page of events that a stream reads back from the store.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] if too little was given back in time.
+    pub(super) async fn replay(&self) -> Result<BudgetPermit, EngineError> {
+        self.replays.wait(REPLAY, REPLAY_PATIENCE).await.map_err(|_| EngineError::Memory("replays"))
+    }
+
+    /// Returns how many bytes are appended and not committed, and how many may be.
+    pub(super) fn uncommitted(&self) -> (usize, usize) {
+        (self.uncommitted.load(Ordering::Relaxed), self.limits.uncommitted)
+    }
+
+    /// Checks that a task of this many records and bytes may get another record of `more` bytes.
     ///
     /// # Errors
     /// [`EmitError::TooLarge`] at a limit.
-    pub(super) fn check_task_size(&self, records: u64, bytes: usize) -> Result<(), EmitError> {
+    pub(super) fn check_task_size(&self, records: u64, bytes: usize, more: usize) -> Result<(), EmitError> {
         // The last seq that a log can hold is kept for the end of the task.
         if records >= self.limits.task_records.min(MAX_SEQ - 1) {
             return Err(EmitError::TooLarge("records of one task"));
         }
-        if bytes >= self.limits.task_bytes {
+        if bytes.saturating_add(more) > self.limits.task_bytes {
             return Err(EmitError::TooLarge("bytes of one task"));
         }
         Ok(())

@@ -71,6 +71,11 @@ impl<C> LiveTasks<C> {
         self.shard(id).live.insert(id, Arc::downgrade(cell));
     }
 
+    /// Removes the entries of those that are gone, where nothing calls [`Self::forget`].
+    pub(super) fn purge(&self) {
+        self.shards.iter().for_each(|shard| lock(shard).live.retain(|_, weak| weak.strong_count() > 0));
+    }
+
     /// Returns the live cell, or the one that `load` makes from the store.
     ///
     /// No lock is held while the store is asked. One call at a time loads a task, and the others wait for it: two cells

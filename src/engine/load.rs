@@ -1,9 +1,12 @@
 //! Where tasks are found: in a live cell, among those that ended lately, or in the store.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tricord_bindings::Encoded;
+use tricord_bindings::budget::BudgetPermit;
+use tricord_bindings::offload::LARGE;
 use uuid::Uuid;
 
 use crate::schema::Task;
@@ -14,6 +17,7 @@ use crate::task::{fold, lifecycle};
 use super::cell::{CellHandles, Identity, TaskCell};
 use super::error::EngineError;
 use super::folds::OpenFold;
+use super::live::LiveTasks;
 use super::spec::AgentSpec;
 
 /// The tasks of an engine.
@@ -21,6 +25,8 @@ pub(super) struct Tasks {
     pub(super) store: Store,
     pub(super) agents: HashMap<Arc<str>, Arc<AgentSpec>>,
     pub(super) handles: Arc<CellHandles>,
+    /// Large tasks that have ended and are being read.
+    pub(super) large: LiveTasks<Encoded<Task>>,
 }
 
 impl Tasks {
@@ -38,9 +44,35 @@ impl Tasks {
 
     /// Reads a task that has no live cell.
     async fn read_row(&self, row: &TaskRow) -> Result<Arc<Encoded<Task>>, EngineError> {
-        let known = self.handles.folds.get(row.id);
-        let log = self.store.log(row.task, known.as_ref().map_or(0, |fold| fold.seq)).await?;
-        Ok(self.fold_row(row, known, log))
+        if let Some(known) = self.handles.folds.get(row.id) {
+            let log = self.store.log(row.task, known.seq).await?;
+            return Ok(self.fold_row(row, Some(known), log));
+        }
+        let size = self.store.log_size(row.task).await?;
+        if size < LARGE {
+            let log = self.store.log(row.task, 0).await?;
+            return Ok(self.fold_row(row, None, log));
+        }
+        let read = || async { self.read_large(row, size).await.map(Some) };
+        if lifecycle::is_terminal(row.state) {
+            // It does not change any more: all who read it at the same time share it.
+            self.large.purge();
+            return self.large.get_or_load(row.id, read).await?.ok_or(EngineError::NotFound);
+        }
+        read().await?.ok_or(EngineError::NotFound)
+    }
+
+    /// Reads a task whose log is large, in turn and away from the runtime's workers.
+    async fn read_large(&self, row: &TaskRow, size: usize) -> Result<Arc<Encoded<Task>>, EngineError> {
+        let limits = &self.handles.limits;
+        let permit = limits.task(size).await?;
+        let log = self.store.large_log(row.task, 0).await?;
+        let mut task = limits.offload.run(size, || fold_log(row, None, log).task).await;
+        Encoded::charge(&mut task, permit);
+        if lifecycle::is_terminal(fold::state(task.value())) {
+            self.handles.finished.put(row.id, &row.agent, &row.owner, &task);
+        }
+        Ok(task)
     }
 
     /// Reads a task from its live cell.
@@ -56,23 +88,28 @@ impl Tasks {
         })
     }
 
-    /// Reads the tasks of the rows that a list found, in their order, and hands each to `take`: a page of large tasks
-    /// is never in memory as a whole.
+    /// Reads the tasks of the rows that a list found, in their order, and hands each to `take` until that breaks: a page of
+    /// large tasks is never in memory as a whole. Returns how many were taken.
     pub(super) async fn read_rows(
         &self,
         rows: &[TaskRow],
-        mut take: impl FnMut(Arc<Encoded<Task>>),
-    ) -> Result<(), EngineError> {
+        mut take: impl FnMut(Arc<Encoded<Task>>) -> ControlFlow<()>,
+    ) -> Result<usize, EngineError> {
+        let taken = |rest: &[TaskRow]| rows.len() - rest.len();
         let mut rest = rows;
         while let Some((first, behind)) = rest.split_first() {
             if let Some(ended) = self.handles.finished.get(&first.agent, &first.owner, first.id) {
-                take(ended);
                 rest = behind;
+                if take(ended).is_break() {
+                    return Ok(taken(rest));
+                }
                 continue;
             }
             if self.handles.folds.get(first.id).is_some() {
-                take(self.read_row(first).await?);
                 rest = behind;
+                if take(self.read_row(first).await?).is_break() {
+                    return Ok(taken(rest));
+                }
                 continue;
             }
             let is_known = |row: &TaskRow| {
@@ -81,15 +118,19 @@ impl Tasks {
             };
             let unknown = rest.iter().skip(1).take_while(|row| !is_known(row)).count() + 1;
             let logs = self.store.logs(rest[..unknown].iter().map(|row| row.task).collect()).await?;
-            let (read, unread) = rest.split_at(logs.len());
-            for (row, log) in read.iter().zip(logs) {
-                take(self.fold_row(row, None, log));
+            for log in logs {
+                let Some((row, behind)) = rest.split_first() else { break };
+                rest = behind;
+                let size = log.batches.iter().map(prost::Message::encoded_len).sum();
+                let task = self.handles.limits.offload.run(size, || self.fold_row(row, None, log)).await;
+                if take(task).is_break() {
+                    return Ok(taken(rest));
+                }
             }
-            rest = unread;
             // Folding is work, and other tasks of this thread wait meanwhile.
             tokio::task::yield_now().await;
         }
-        Ok(())
+        Ok(rows.len())
     }
 
     /// Folds a log, and keeps the task for the next reader.
@@ -139,12 +180,27 @@ impl Tasks {
 
     async fn load(&self, row: &TaskRow) -> Result<Arc<TaskCell>, EngineError> {
         let spec = self.agents.get(&row.agent).ok_or(EngineError::NotFound)?;
-        let known = self.handles.folds.take(row.id);
-        let log = self.store.log(row.task, known.as_ref().map_or(0, |fold| fold.seq)).await?;
-        let fold = fold_log(row, known, log);
+        let limits = &self.handles.limits;
+        let (fold, memory) = match self.handles.folds.take(row.id) {
+            Some(known) => {
+                let log = self.store.log(row.task, known.seq).await?;
+                let fold = fold_log(row, Some(known), log);
+                let memory = limits.tasks.charge(2 * fold.bytes);
+                (fold, memory)
+            }
+            None => {
+                let size = self.store.log_size(row.task).await?;
+                let memory = limits.task(size).await?;
+                let log = match size {
+                    ..LARGE => self.store.log(row.task, 0).await?,
+                    _ => self.store.large_log(row.task, 0).await?,
+                };
+                (limits.offload.run(size, || fold_log(row, None, log)).await, memory)
+            }
+        };
         let (spec, owner) = (Arc::clone(spec), Arc::clone(&row.owner));
         let identity = Identity { id: row.id, ids: ids(row), handle: row.task, spec, owner };
-        Ok(TaskCell::of_stored(Arc::clone(&self.handles), identity, fold, row.status_us, row.live))
+        Ok(TaskCell::of_stored(Arc::clone(&self.handles), identity, fold, row.status_us, row.live, memory))
     }
 
     /// Reads the next committed events after a seq from the store.
@@ -152,7 +208,13 @@ impl Tasks {
         &self,
         cell: &TaskCell,
         after: u64,
-    ) -> Result<VecDeque<Arc<LogEvent>>, EngineError> {
+    ) -> Result<(VecDeque<Arc<LogEvent>>, BudgetPermit), EngineError> {
+        let permit = self.handles.limits.replay().await?;
+        let events = self.read_events(cell, after).await?;
+        Ok((events, permit))
+    }
+
+    async fn read_events(&self, cell: &TaskCell, after: u64) -> Result<VecDeque<Arc<LogEvent>>, EngineError> {
         match self.store.log_since(cell.handle(), after).await? {
             Tail::Records(batches) => Ok(batches
                 .into_iter()
@@ -165,7 +227,8 @@ impl Tasks {
     }
 
     /// Folds a task up to a seq. Returns `None` if its log does not reach back that far.
-    pub(super) async fn task_at(&self, cell: &TaskCell, seq: u64) -> Result<Option<Task>, EngineError> {
+    pub(super) async fn task_at(&self, cell: &TaskCell, seq: u64) -> Result<Option<Arc<Encoded<Task>>>, EngineError> {
+        let permit = self.handles.limits.task(cell.log_bytes()).await?;
         let (mut task, mut at) = (fold::empty(cell.ids()), 0);
         while at < seq {
             let Tail::Records(batches) = self.store.log_since(cell.handle(), at).await? else { return Ok(None) };
@@ -181,6 +244,8 @@ impl Tasks {
                 return Ok(None);
             }
         }
+        let mut task = Arc::new(Encoded::new(task));
+        Encoded::charge(&mut task, permit);
         Ok(Some(task))
     }
 }

@@ -31,6 +31,7 @@ mod stream;
 #[cfg(all(test, feature = "sqlite"))]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,6 +39,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tricord_bindings::Encoded;
+use tricord_bindings::budget::Budget;
 use uuid::Uuid;
 
 use crate::schema::{Task, TaskState};
@@ -123,7 +125,7 @@ impl Engine {
         });
         tokio::spawn(flush::flush(Arc::downgrade(&handles), flush));
         let agents = agents.into_iter().map(|spec| (Arc::clone(&spec.name), Arc::new(spec))).collect();
-        let tasks = Arc::new(Tasks { store, agents, handles });
+        let tasks = Arc::new(Tasks { store, agents, handles, large: LiveTasks::new() });
         let recovery = Arc::new(Recovery::new(Arc::clone(&tasks)));
         let publisher = tokio::spawn(publish::publish(Arc::clone(&recovery), commits));
         let recovering = tokio::spawn(Arc::clone(&recovery).recover_failed());
@@ -150,6 +152,17 @@ impl Engine {
     /// Returns how the tasks of each agent ended since the start.
     pub fn outcomes(&self) -> Vec<TaskOutcome> {
         self.0.tasks.handles.outcomes.read()
+    }
+
+    /// Returns the budgets of tasks and of replays.
+    pub(crate) fn budgets(&self) -> [&Arc<Budget>; 2] {
+        let limits = &self.0.tasks.handles.limits;
+        [&limits.tasks, &limits.replays]
+    }
+
+    /// Returns how many bytes are appended and not committed, and how many may be.
+    pub(crate) fn uncommitted(&self) -> (usize, usize) {
+        self.0.tasks.handles.limits.uncommitted()
     }
 
     /// Returns how many runs, streams and tasks there are.
@@ -223,11 +236,24 @@ impl Engine {
         self.0.tasks.read(agent, owner, id).await
     }
 
-    /// Reads the tasks of the rows that a list found, in their order, and hands each to `take`.
+    /// Returns a task with as many messages of its history as a client wants. Only a task that has more is copied.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] if the copy is large and too little memory is left.
+    pub fn limited(&self, task: &Arc<Encoded<Task>>, history: Option<u32>) -> Result<Arc<Encoded<Task>>, EngineError> {
+        self.0.tasks.handles.limits.limited(task, history)
+    }
+
+    /// Reads the tasks of the rows that a list found, in their order, and hands each to `take` until that breaks. Returns how
+    /// many were taken.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn read_rows(&self, rows: &[TaskRow], take: impl FnMut(Arc<Encoded<Task>>)) -> Result<(), EngineError> {
+    pub async fn read_rows(
+        &self,
+        rows: &[TaskRow],
+        take: impl FnMut(Arc<Encoded<Task>>) -> ControlFlow<()>,
+    ) -> Result<usize, EngineError> {
         self.0.tasks.read_rows(rows, take).await
     }
 

@@ -33,6 +33,8 @@ pub struct Incoming {
     pub extensions: Vec<String>,
     /// The media types that the client can use; empty is any.
     pub accepted_output_modes: Vec<String>,
+    /// What the message takes in memory, about.
+    pub bytes: usize,
     /// Whether a stream begins with this message.
     pub streaming: bool,
     /// The idempotency key that the task fulfils, and the id that was reserved for it.
@@ -61,7 +63,7 @@ pub enum Outcome {
 pub(super) async fn send(tasks: &Tasks, incoming: Incoming) -> Result<Sent, EngineError> {
     let limits = &tasks.handles.limits;
     if !limits.has_room() {
-        return Err(EngineError::Busy("bytes that are not stored yet"));
+        return Err(EngineError::Memory("events that are not stored yet"));
     }
     // Taken before anything begins: a refused message leaves nothing behind.
     let stream = incoming.streaming.then(|| limits.stream()).transpose()?;
@@ -83,10 +85,11 @@ pub(super) async fn join(tasks: &Tasks, agent: &str, owner: &str, id: Uuid) -> R
 }
 
 fn begin_task(tasks: &Tasks, incoming: Incoming, stream: Option<Permit>) -> Result<Sent, EngineError> {
-    let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, claim } =
+    let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, bytes, streaming, claim } =
         incoming;
     let spec = tasks.agents.get(&agent).ok_or(EngineError::NotFound)?;
     let permit = tasks.handles.limits.run()?;
+    let memory = tasks.handles.limits.message(bytes)?;
     let (claim, id) = claim.map_or_else(|| (None, new_id()), |(key, id)| (Some(key), id));
     if message.context_id.is_empty() {
         message.context_id = new_id().to_string();
@@ -103,7 +106,7 @@ fn begin_task(tasks: &Tasks, incoming: Incoming, stream: Option<Permit>) -> Resu
     };
     let identity = Identity { id, ids, handle: tasks.store.new_task(id), spec: Arc::clone(spec), owner };
     let first = UnsavedTask { message, metadata, snapshot: streaming, claim };
-    let cell = TaskCell::of_message(Arc::clone(&tasks.handles), identity, first);
+    let cell = TaskCell::of_message(Arc::clone(&tasks.handles), identity, first, memory);
     tasks.handles.live.insert(id, &cell);
     let (watcher, run) = cell.begin(start, streaming);
     run::spawn(&cell, run, permit);
@@ -111,8 +114,9 @@ fn begin_task(tasks: &Tasks, incoming: Incoming, stream: Option<Permit>) -> Resu
 }
 
 async fn continue_task(tasks: &Tasks, incoming: Incoming, stream: Option<Permit>) -> Result<Sent, EngineError> {
-    let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, streaming, claim } =
+    let Incoming { agent, owner, mut message, metadata, extensions, accepted_output_modes, bytes, streaming, claim } =
         incoming;
+    let memory = tasks.handles.limits.message(bytes)?;
     let id = parse_id(&message.task_id).ok_or(EngineError::NotFound)?;
     let cell = tasks.cell(&agent, &owner, id).await?;
     if message.context_id.is_empty() {
@@ -131,7 +135,7 @@ async fn continue_task(tasks: &Tasks, incoming: Incoming, stream: Option<Permit>
     };
     let claim = claim.map(|(key, _)| key);
     let FollowUp { seq, watcher, run } =
-        cell.follow_up(message, start, streaming, claim, || tasks.handles.limits.run())?;
+        cell.follow_up(message, start, streaming, claim, memory, || tasks.handles.limits.run())?;
     if let Some((run, permit)) = run {
         run::spawn(&cell, run, permit);
     }

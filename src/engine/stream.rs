@@ -7,12 +7,13 @@ use std::task::{Context, Poll, ready};
 
 use futures::Stream;
 use futures::future::BoxFuture;
+use tricord_bindings::budget::BudgetPermit;
 use tricord_bindings::{Encoded, EventId, Reply};
 
 use crate::schema::{StreamResponse, Task, TaskState};
 use crate::task::cursor::{self, Start};
 use crate::task::event::{Body, LogEvent};
-use crate::task::{fold, lifecycle};
+use crate::task::lifecycle;
 
 use super::cell::{TaskCell, View, Watcher};
 use super::error::EngineError;
@@ -32,6 +33,8 @@ pub struct TaskStream {
     /// Events taken from the cell, or read from the store by a reader that fell behind or began in the past.
     backlog: VecDeque<Arc<LogEvent>>,
     reading: Option<BoxFuture<'static, Result<Past, EngineError>>>,
+    /// The memory of a backlog that was read from the store.
+    replay: Option<BudgetPermit>,
     over: bool,
     _permit: Permit,
 }
@@ -39,9 +42,9 @@ pub struct TaskStream {
 /// What is read from the store.
 enum Past {
     /// The task to begin with, folded at the stream's own message.
-    First(Box<Task>),
+    First(Arc<Encoded<Task>>),
     /// The next events, not necessarily all.
-    Events(VecDeque<Arc<LogEvent>>),
+    Events(VecDeque<Arc<LogEvent>>, BudgetPermit),
 }
 
 /// The first event, which is a task.
@@ -74,6 +77,7 @@ impl TaskStream {
             history,
             backlog,
             reading: None,
+            replay: None,
             over: false,
             _permit: permit,
         }
@@ -104,7 +108,7 @@ impl TaskStream {
         if let Start::At(seq) = cursor::start(cursor, generation, head)
             && let Some(past) = tasks.task_at(cell, seq).await?
         {
-            (task, from) = (Arc::new(Encoded::new(past)), seq);
+            (task, from) = (past, seq);
         }
         let (tasks, backlog, first) = (Arc::clone(tasks), VecDeque::new(), First::Ready(task));
         Ok(Self {
@@ -116,6 +120,7 @@ impl TaskStream {
             history,
             backlog,
             reading: None,
+            replay: None,
             over: false,
             _permit: permit,
         })
@@ -126,12 +131,9 @@ impl TaskStream {
     }
 
     /// Makes the first event, with as much of the history as the client wants.
-    fn first(&self, seq: u64, task: &Arc<Encoded<Task>>) -> Reply<StreamResponse> {
-        let limited = fold::limited(task.value(), self.history);
-        Reply::wrapped(
-            limited.map_or_else(|| Arc::clone(task), |task| Arc::new(Encoded::new(task))),
-            Some(self.id(seq)),
-        )
+    fn first(&self, seq: u64, task: &Arc<Encoded<Task>>) -> Result<Reply<StreamResponse>, EngineError> {
+        let limited = self.tasks.handles.limits.limited(task, self.history)?;
+        Ok(Reply::wrapped(limited, Some(self.id(seq))))
     }
 
     /// Returns whether the stream ends with an event that enters this state: the stream of a message also when the client
@@ -141,7 +143,7 @@ impl TaskStream {
     }
 
     /// Moves past an event. Returns what it is for this reader, if anything.
-    fn take(&mut self, event: &Arc<LogEvent>) -> Option<Reply<StreamResponse>> {
+    fn take(&mut self, event: &Arc<LogEvent>) -> Option<Result<Reply<StreamResponse>, EngineError>> {
         self.cursor = event.seq;
         if matches!(self.first, First::Own(seq) if seq == event.seq) {
             self.first = First::Done;
@@ -150,11 +152,11 @@ impl TaskStream {
         if let Some(state) = event.state() {
             self.over = self.ends_on(state);
         }
-        event.update().map(|update| Reply::event(Arc::clone(update), self.id(event.seq)))
+        event.update().map(|update| Ok(Reply::event(Arc::clone(update), self.id(event.seq))))
     }
 
     /// Makes the first event of a message's stream, from the record of the message.
-    fn own_snapshot(&self, event: &LogEvent) -> Option<Reply<StreamResponse>> {
+    fn own_snapshot(&self, event: &LogEvent) -> Option<Result<Reply<StreamResponse>, EngineError>> {
         let Body::Message { snapshot: Some(snapshot), .. } = &event.body else { return None };
         snapshot.get().map(|task| self.first(event.seq, task))
     }
@@ -172,11 +174,18 @@ impl Stream for TaskStream {
             if let First::Ready(task) = &this.first {
                 let reply = this.first(this.cursor, task);
                 this.first = First::Done;
-                return Poll::Ready(Some(Ok(reply)));
+                this.over |= reply.is_err();
+                return Poll::Ready(Some(reply));
+            }
+            if this.backlog.is_empty() {
+                this.replay = None;
             }
             if let Some(event) = this.backlog.pop_front() {
                 match this.take(&event) {
-                    Some(reply) => return Poll::Ready(Some(Ok(reply))),
+                    Some(reply) => {
+                        this.over |= reply.is_err();
+                        return Poll::Ready(Some(reply));
+                    }
                     None => continue,
                 }
             }
@@ -185,14 +194,17 @@ impl Stream for TaskStream {
                 this.reading = None;
                 match read {
                     // Committed, but not readable: asking again would never end.
-                    Ok(Past::Events(events)) if events.is_empty() => {
+                    Ok(Past::Events(events, _)) if events.is_empty() => {
                         this.over = true;
                         return Poll::Ready(Some(Err(EngineError::StoreUnavailable)));
                     }
-                    Ok(Past::Events(events)) => this.backlog = events,
+                    Ok(Past::Events(events, permit)) => {
+                        this.backlog = events;
+                        this.replay = Some(permit);
+                    }
                     Ok(Past::First(task)) => {
                         this.cursor += 1;
-                        this.first = First::Ready(Arc::new(Encoded::new(*task)));
+                        this.first = First::Ready(task);
                     }
                     Err(error) => {
                         this.over = true;
@@ -247,10 +259,10 @@ impl TaskStream {
         };
         self.reading = Some(Box::pin(async move {
             match own {
-                None => Ok(Past::Events(tasks.events_after(&cell, after).await?)),
+                None => tasks.events_after(&cell, after).await.map(|(events, permit)| Past::Events(events, permit)),
                 Some(seq) => {
                     let task = tasks.task_at(&cell, seq).await?.ok_or(EngineError::StoreUnavailable)?;
-                    Ok(Past::First(Box::new(task)))
+                    Ok(Past::First(task))
                 }
             }
         }));

@@ -35,6 +35,7 @@ async fn turn(engine: &Engine, task_id: &str) -> (Uuid, Arc<Encoded<Task>>) {
         metadata: None,
         extensions: Vec::new(),
         accepted_output_modes: Vec::new(),
+        bytes: 0,
         streaming: false,
         claim: None,
     };

@@ -71,6 +71,7 @@ impl<S: A2aService> Collector for ServerCollector<S> {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         let mut info = out.encode_descriptor("tricord_build_info", "The version that runs", None, MetricType::Gauge)?;
         info.encode_family(&version)?.encode_gauge(&1u64)?;
+        self.memory(out)?;
         self.tasks(out)?;
         self.store(out)?;
         self.calls(out)
@@ -78,6 +79,29 @@ impl<S: A2aService> Collector for ServerCollector<S> {
 }
 
 impl<S: A2aService> ServerCollector<S> {
+    fn memory(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (uncommitted, most) = self.engine.uncommitted();
+        let budgets = self.server.budgets().into_iter().chain(self.engine.budgets());
+        let mut shares: Vec<_> = budgets.map(|b| (b.name(), b.used(), b.limit(), b.refused())).collect();
+        shares.push(("uncommitted", uncommitted, most, 0));
+        let help = "Memory in use on behalf of peers, by share of the budget";
+        let mut used = out.encode_descriptor("tricord_memory_bytes", help, None, MetricType::Gauge)?;
+        for (share, bytes, ..) in &shares {
+            used.encode_family(&[("share", *share)])?.encode_gauge(&(*bytes as u64))?;
+        }
+        let help = "The most of it, by share of the budget";
+        let mut limits = out.encode_descriptor("tricord_memory_limit_bytes", help, None, MetricType::Gauge)?;
+        for (share, _, limit, _) in &shares {
+            limits.encode_family(&[("share", *share)])?.encode_gauge(&(*limit as u64))?;
+        }
+        let help = "Work that was refused because a share of the budget was used up";
+        let mut refusals = out.encode_descriptor("tricord_memory_refusals", help, None, MetricType::Counter)?;
+        for (share, _, _, refused) in &shares {
+            labelled_counter(&mut refusals, &[("share", *share)], *refused)?;
+        }
+        Ok(())
+    }
+
     fn tasks(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Tasks that reached a terminal state, by agent and state";
         let mut ended = out.encode_descriptor("tricord_tasks_ended", help, None, MetricType::Counter)?;

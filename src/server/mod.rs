@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use tricord_bindings::budget::Budget;
 use tricord_bindings::server::{ConnectionLimits, Drain, Port};
 use tricord_bindings::{CallStats, Pipeline};
 
@@ -127,6 +128,11 @@ impl<S: A2aService> Server<S> {
     /// Returns the statistics of calls since the start, by rpc, binding and outcome.
     pub fn call_stats(&self) -> Vec<CallStats> {
         self.0.pipeline.call_stats()
+    }
+
+    /// Returns the budgets of requests and of answers.
+    pub(crate) fn budgets(&self) -> [&Arc<Budget>; 2] {
+        self.0.pipeline.budgets()
     }
 
     /// Returns how many connections are open.

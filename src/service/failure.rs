@@ -29,7 +29,9 @@ pub(super) fn error(error: EngineError, ended: &'static Kind) -> Error {
         EngineError::OtherContext => Error::invalid("message.contextId", "the task belongs to another context"),
         EngineError::TooLarge(_) => Error::new(&protocol::UNSUPPORTED_OPERATION, error.to_string()),
         EngineError::Busy(_) => Error::new(&kinds::RATE_LIMITED, error.to_string()).with_retry_after(RETRY_AFTER),
-        EngineError::Draining | EngineError::StoreUnavailable => Error::unavailable(error.to_string(), RETRY_AFTER),
+        EngineError::Memory(_) | EngineError::Draining | EngineError::StoreUnavailable => {
+            Error::unavailable(error.to_string(), RETRY_AFTER)
+        }
     }
 }
 

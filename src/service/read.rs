@@ -1,6 +1,9 @@
 //! GetTask, ListTasks and CancelTask.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+
+use prost::Message as _;
 
 use tricord_bindings::{Encoded, Error, Reply};
 
@@ -18,11 +21,14 @@ const PAGE: i32 = 50;
 /// The most tasks that a client may ask for on a page.
 const MAX_PAGE: i32 = 100;
 
+/// The size of a page, in bytes of protobuf, at which it ends. It has one task at least.
+const PAGE_BYTES: usize = 4 << 20;
+
 pub(super) async fn get(service: &Service, call: &Call, request: &GetTaskRequest) -> Result<Reply<Task>, Error> {
     let history = history_length("historyLength", request.history_length)?;
     let id = parse_id(&request.id).ok_or_else(failure::not_found)?;
     let task = service.engine.read(&call.agent.name, call.principal.owner(), id).await.map_err(failure::refused)?;
-    Ok(Reply::shared(limited(task, history)))
+    Ok(Reply::shared(service.engine.limited(&task, history).map_err(failure::refused)?))
 }
 
 pub(super) async fn cancel(service: &Service, call: &Call, request: &CancelTaskRequest) -> Result<Reply<Task>, Error> {
@@ -71,24 +77,22 @@ pub(super) async fn list(
     query.limit -= 1;
     let more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
-    let next_page_token = match rows.last() {
+    let artifacts = request.include_artifacts.unwrap_or(false);
+    let (mut tasks, mut bytes) = (Vec::with_capacity(rows.len()), 0);
+    let take = |task: Arc<Encoded<Task>>| {
+        let listed = listed(&task, history, artifacts);
+        bytes += listed.encoded_len();
+        tasks.push(listed);
+        if bytes < PAGE_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let taken = service.engine.read_rows(&rows, take).await.map_err(failure::refused)?;
+    let more = more || taken < rows.len();
+    let next_page_token = match rows[..taken].last() {
         Some(last) if more => store.page_token(&query, &PageToken { status_us: last.status_us, id: last.id, total }),
         _ => String::new(),
     };
-    let artifacts = request.include_artifacts.unwrap_or(false);
-    let mut tasks = Vec::with_capacity(rows.len());
-    let read = service.engine.read_rows(&rows, |task| tasks.push(listed(&task, history, artifacts)));
-    read.await.map_err(failure::refused)?;
     let total_size = i32::try_from(total).unwrap_or(i32::MAX);
     Ok(Reply::Owned(ListTasksResponse { tasks, next_page_token, page_size, total_size }))
-}
-
-/// Returns a task with as many messages of its history as the client wants. Only a task that has more is copied.
-pub(super) fn limited(task: Arc<Encoded<Task>>, history: Option<u32>) -> Arc<Encoded<Task>> {
-    match fold::limited(task.value(), history) {
-        Some(limited) => Arc::new(Encoded::new(limited)),
-        None => task,
-    }
 }
 
 /// Returns a copy of a task with what the client wants to see in a list.

@@ -14,7 +14,6 @@ use crate::task::event::parse_id;
 use super::failure::refused;
 use super::idempotency::{Submission, claim_of};
 use super::parts::{history_length, violation};
-use super::read::limited;
 use super::{Call, Service};
 
 /// The longest context id that a client may choose, in bytes: every event of its tasks carries it.
@@ -37,7 +36,10 @@ pub(super) async fn send(
     let options = check(&call, &request)?;
     let submission = submit(service, call, request, false).await?;
     match submission.outcome(options.wait).await? {
-        Outcome::Task(task) => Ok(Reply::wrapped(limited(task, options.history), None)),
+        Outcome::Task(task) => {
+            let task = service.engine.limited(&task, options.history).map_err(refused)?;
+            Ok(Reply::wrapped(task, None))
+        }
         Outcome::Message(reply) => match &reply.value().payload {
             Some(stream_response::Payload::Message(message)) => {
                 Ok(Reply::Owned(SendMessageResponse { payload: Some(Payload::Message(message.clone())) }))
@@ -99,6 +101,8 @@ async fn submit_message(
     claim: Option<Claim>,
 ) -> Result<Sent, Error> {
     let Some(message) = request.message else { return Err(violation("message", "is required")) };
+    // From here on the task accounts for it.
+    let permit = call.permit;
     let accepted_output_modes = request.configuration.map(|c| c.accepted_output_modes).unwrap_or_default();
     let incoming = Incoming {
         owner: Arc::clone(call.principal.owner()),
@@ -107,11 +111,13 @@ async fn submit_message(
         metadata: request.metadata,
         extensions: call.extensions,
         accepted_output_modes,
+        bytes: permit.bytes(),
         streaming,
         claim: claim.map(|claim| (claim.key, claim.reserve)),
     };
     let (agent, owner, task) = (incoming.agent.clone(), incoming.owner.clone(), parse_id(&incoming.message.task_id));
     let sent = service.engine.send(incoming).await;
+    drop(permit);
     if let (Err(EngineError::Ended(_)), Some(task)) = (&sent, task) {
         // The client may learn of the end once that is committed.
         let state = service.engine.ended(&agent, &owner, task).await.map_err(refused)?;

@@ -58,7 +58,7 @@ pub(crate) type Committed = Vec<Result<u64, AppendError>>;
 /// # Reads
 ///
 /// Any thread calls them, any number at a time, from inside a tokio runtime. They never wait for a commit, and see every
-/// commit that was answered before they were called. `find`, `find_any` and `log` are on the way of a request: a backend
+/// commit that was answered before they were called. `find`, `find_any`, `log_size` and `log` are on the way of a request: a backend
 /// in this process answers them at once. All others may take long: a backend that has to block does it on the runtime's
 /// blocking pool, so that callers need not know.
 ///
@@ -98,11 +98,17 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// replaces the fold. A task that is not there has neither.
     fn log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead>;
 
+    /// Returns how many bytes [`log`](Self::log) reads for `after` 0: 0 for a task that is not there.
+    fn log_size(&self, task: TaskHandle) -> Answer<'_, usize>;
+
+    /// Does what [`log`](Self::log) does for a log that is large: a backend in this process does not answer it at once.
+    fn large_log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead>;
+
     /// Reads the logs of the first of these tasks, in order: at least one, and no more once they have about 1 MiB.
     fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>>;
 
     /// Reads the records after a seq, whatever a checkpoint covers: at least one if there is one, and no more once they have
-    /// about 256 KiB. [`Tail::Gone`] if the next one was deleted.
+    /// about 32 KiB. [`Tail::Gone`] if the next one was deleted.
     fn tail(&self, task: TaskHandle, after: u64) -> Answer<'_, Tail>;
 
     /// Reads one page, newest status first, then highest id.

@@ -137,13 +137,23 @@ impl Store {
         self.0.backend.log(task, after).await
     }
 
+    /// Returns how many bytes are read to fold a task: 0 for one that is not there.
+    pub async fn log_size(&self, task: TaskHandle) -> Result<usize, StoreError> {
+        self.0.backend.log_size(task).await
+    }
+
+    /// Does what [`log`](Self::log) does for a log that is large.
+    pub async fn large_log(&self, task: TaskHandle, after: u64) -> Result<LogRead, StoreError> {
+        self.0.backend.large_log(task, after).await
+    }
+
     /// Reads what is needed to fold the first of some tasks, in order: at least one, and no more once they have about
     /// 1 MiB.
     pub async fn logs(&self, tasks: Vec<TaskHandle>) -> Result<Vec<LogRead>, StoreError> {
         self.0.backend.logs(tasks).await
     }
 
-    /// Reads the next records after a seq, about 256 KiB of them, for a stream that resumes.
+    /// Reads the next records after a seq, about 32 KiB of them, for a stream that resumes.
     pub async fn log_since(&self, task: TaskHandle, after: u64) -> Result<Tail, StoreError> {
         self.0.backend.tail(task, after).await
     }

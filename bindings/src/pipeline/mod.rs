@@ -157,6 +157,11 @@ impl<S: Service> Pipeline<S> {
         self.meter.read()
     }
 
+    /// Returns the budgets of requests and of answers.
+    pub fn budgets(&self) -> [&Arc<Budget>; 2] {
+        [&self.settings.body.budget, &self.settings.answers]
+    }
+
     /// Counts a request that was refused before its rpc was known.
     pub(crate) fn count_refused(&self, binding: Binding, error: &Error) {
         self.meter.count(binding, "", Some(error), None);

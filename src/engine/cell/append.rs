@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use prost::Message as _;
+
 use crate::agents::EmitError;
 use crate::clock::{new_id, now_us};
 use crate::schema::store::record::Event;
@@ -34,7 +36,7 @@ impl TaskCell {
         })?;
         // A task at its limits can still end.
         if !lifecycle::is_terminal(state) {
-            self.handles.limits.check_task_size(head.seq, head.bytes)?;
+            self.handles.limits.check_task_size(head.seq, head.bytes, event.encoded_len())?;
         }
         let entered = matches!(transition, lifecycle::Transition::Status(_));
         let seq = self.push(inner, event, false);
@@ -69,7 +71,7 @@ impl TaskCell {
         {
             return Err(EmitError::Ended(state));
         }
-        self.handles.limits.check_task_size(head.seq, head.bytes)?;
+        self.handles.limits.check_task_size(head.seq, head.bytes, message.encoded_len())?;
         inner.pending.claims.extend(claim);
         Ok(self.push(inner, Event::Message(message), snapshot))
     }

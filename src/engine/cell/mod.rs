@@ -13,6 +13,7 @@ use std::task::Waker;
 
 use slab::Slab;
 use tricord_bindings::Encoded;
+use tricord_bindings::budget::BudgetPermit;
 use tricord_bindings::wkt::Struct;
 use uuid::Uuid;
 
@@ -98,6 +99,8 @@ struct Inner {
     agent_wakers: Vec<Waker>,
     /// The writer was told that there is something to write, and has not taken it yet.
     dirty: bool,
+    /// What the task takes: its messages, and what its agent made.
+    memory: BudgetPermit,
 }
 
 /// A message of the client with its place in the log.
@@ -134,9 +137,14 @@ pub(super) struct UnsavedTask {
 
 impl TaskCell {
     /// Makes the cell of a task that does not exist yet.
-    pub(super) fn of_message(handles: Arc<CellHandles>, identity: Identity, first: UnsavedTask) -> Arc<Self> {
+    pub(super) fn of_message(
+        handles: Arc<CellHandles>,
+        identity: Identity,
+        first: UnsavedTask,
+        memory: BudgetPermit,
+    ) -> Arc<Self> {
         let committed = Committed::new(fold::empty(&identity.ids));
-        Self::new(handles, identity, None, Some(first), committed)
+        Self::new(handles, identity, None, Some(first), committed, memory)
     }
 
     /// Makes the cell of a task that is in the store. `status_us` is when its state was entered, and `orphaned` says whether
@@ -147,10 +155,11 @@ impl TaskCell {
         fold: OpenFold,
         status_us: i64,
         orphaned: bool,
+        memory: BudgetPermit,
     ) -> Arc<Self> {
         let state = fold::state(fold.task.value());
         let head = Head { state, seq: fold.seq, time_us: fold.time_us, status_us, bytes: fold.bytes };
-        let cell = Self::new(handles, identity, Some(head), None, Committed::stored(fold));
+        let cell = Self::new(handles, identity, Some(head), None, Committed::stored(fold), memory);
         cell.lock().orphaned = orphaned && !lifecycle::is_terminal(state);
         cell
     }
@@ -161,6 +170,7 @@ impl TaskCell {
         head: Option<Head>,
         unsaved: Option<UnsavedTask>,
         committed: Committed,
+        memory: BudgetPermit,
     ) -> Arc<Self> {
         Arc::new(Self {
             handles,
@@ -184,6 +194,7 @@ impl TaskCell {
                 followers: 0,
                 agent_wakers: Vec::new(),
                 dirty: false,
+                memory,
             }),
         })
     }
@@ -211,6 +222,11 @@ impl TaskCell {
     /// Returns whether the task belongs to this agent and owner.
     pub(super) fn belongs_to(&self, agent: &str, owner: &str) -> bool {
         *self.identity.spec.name == *agent && *self.identity.owner == *owner
+    }
+
+    /// Returns how many bytes the log of the task has.
+    pub(super) fn log_bytes(&self) -> usize {
+        self.lock().head.map_or(0, |head| head.bytes)
     }
 
     /// Returns whether the store failed under the cell.
@@ -256,6 +272,8 @@ impl TaskCell {
         }
         inner_ref.uncommitted -= freed;
         self.handles.limits.uncommitted_sub(freed);
+        // In the fold, and for a time in the ring for streams.
+        inner_ref.memory.charge(2 * freed);
         let ended = lifecycle::is_terminal(inner_ref.committed.state());
         if let Some(checkpoint) = inner_ref.committed.checkpoint_due(ended) {
             inner_ref.pending.checkpoint = Some(checkpoint);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+use tricord_bindings::budget::BudgetPermit;
 use tricord_bindings::wkt::Struct;
 
 use crate::agents::{AgentError, EmitError, Turn, text_part};
@@ -110,6 +111,7 @@ impl TaskCell {
         start: RunStart,
         streaming: bool,
         claim: Option<ClaimKey>,
+        memory: BudgetPermit,
         permit: impl FnOnce() -> Result<Permit, EngineError>,
     ) -> Result<FollowUp, EngineError> {
         let mut inner = self.lock();
@@ -122,6 +124,7 @@ impl TaskCell {
         }
         let permit = if inner.run.is_none() { Some(permit()?) } else { None };
         let seq = self.append_message(&mut inner, message, streaming, claim)?;
+        inner.memory.merge(memory);
         let watcher = Watcher::locked(self, &mut inner, streaming);
         let mut wakers = Vec::new();
         let run = match permit {

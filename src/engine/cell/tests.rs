@@ -47,7 +47,8 @@ fn cell() -> Arc<TaskCell> {
     let identity = identity(&store, Conformance::default());
     let task = Arc::new(Encoded::new(fold::empty(&identity.ids)));
     let fold = OpenFold { task, seq: 2, time_us: 0, bytes: 0, tail_bytes: 0, checkpoint_bytes: 0 };
-    let cell = TaskCell::of_stored(handles, identity, fold, 0, false);
+    let memory = handles.limits.tasks.charge(0);
+    let cell = TaskCell::of_stored(handles, identity, fold, 0, false, memory);
     append(&cell, Event::status(TaskState::Working, None));
     let first = cell.take().unwrap();
     cell.publish(first.last);
@@ -109,7 +110,8 @@ async fn a_run_that_was_cancelled_before_it_was_spawned_is_aborted() {
     let (store, handles) = handles();
     let identity = identity(&store, from_fn(|_| std::future::pending()));
     let first = UnsavedTask { message: Message::default(), metadata: None, snapshot: false, claim: None };
-    let cell = TaskCell::of_message(Arc::clone(&handles), identity, first);
+    let memory = handles.limits.tasks.charge(0);
+    let cell = TaskCell::of_message(Arc::clone(&handles), identity, first, memory);
     let start = RunStart {
         message: Arc::default(),
         attempt: 1,

@@ -11,7 +11,6 @@ use crate::engine::{Engine, EngineError, Outcome, Sent};
 use crate::schema::stream_response::Payload;
 use crate::schema::{Message, StreamResponse, Task};
 use crate::service::failure::refused;
-use crate::service::read::limited;
 use crate::store::ClaimKey;
 use crate::task::fold;
 use crate::task::lifecycle::is_terminal;
@@ -69,7 +68,10 @@ impl Replay {
     pub(super) async fn stream(self, engine: &Engine, history: Option<u32>) -> Result<Events<StreamResponse>, Error> {
         let (sent, persisted, key) = match self.0 {
             Source::Joined { sent, persisted, key } => (sent, persisted, key),
-            Source::Ended(task) => return Ok(only(Reply::wrapped(limited(task, history), None))),
+            Source::Ended(task) => {
+                let task = engine.limited(&task, history).map_err(refused)?;
+                return Ok(only(Reply::wrapped(task, None)));
+            }
             Source::Message(reply) => return Ok(only(Reply::shared(reply))),
         };
         let id = sent.task();
@@ -82,7 +84,8 @@ impl Replay {
             // The task has ended meanwhile, so no event follows.
             Err(EngineError::Ended(_)) => {
                 let task = engine.read(&key.agent, &key.owner, id).await.unwrap_or(task);
-                Ok(only(Reply::wrapped(limited(task, history), None)))
+                let task = engine.limited(&task, history).map_err(refused)?;
+                Ok(only(Reply::wrapped(task, None)))
             }
             Err(error) => Err(refused(error)),
         }
@@ -118,6 +121,7 @@ mod tests {
             metadata: None,
             extensions: Vec::new(),
             accepted_output_modes: Vec::new(),
+            bytes: 0,
             streaming: false,
             claim: None,
         };

@@ -143,6 +143,14 @@ impl Backend for Sqlite {
         now(self.file.reads.log(task.0, after))
     }
 
+    fn log_size(&self, task: TaskHandle) -> Answer<'_, usize> {
+        now(self.file.reads.log_size(task.0))
+    }
+
+    fn large_log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead> {
+        self.pooled(move |reads| reads.log(task.0, after))
+    }
+
     fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>> {
         self.pooled(move |reads| reads.logs(tasks.into_iter().map(|task| task.0)))
     }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 const POOL: usize = 8;
 
 /// What a replay reads at once, about. Every stream whose reader is slow holds so much.
-const REPLAY_BYTES: usize = 256 << 10;
+const REPLAY_BYTES: usize = 32 << 10;
 
 /// What is read of several logs at once, about.
 const LOGS_BYTES: usize = 1 << 20;
@@ -66,6 +66,18 @@ impl Reads {
             return Ok(LogRead { checkpoint: None, batches });
         }
         self.log_and_size(pk).map(|(log, _)| log)
+    }
+
+    pub(super) fn log_size(&self, pk: TaskPk) -> Result<usize, StoreError> {
+        self.with(|conn| {
+            let mut statement = conn.prepare_cached(
+                "SELECT coalesce((SELECT length(body) FROM checkpoint WHERE pk = ?1), 0)
+                 + coalesce((SELECT sum(length(body)) FROM log WHERE k BETWEEN
+                     ?2 + coalesce((SELECT seq FROM checkpoint WHERE pk = ?1), 0) AND ?3), 0)",
+            )?;
+            let bounds = (pk, log_key(pk, 1), log_key(pk, MAX_SEQ));
+            statement.query_row(bounds, |row| Ok(usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX)))
+        })
     }
 
     pub(super) fn logs(&self, tasks: impl IntoIterator<Item = TaskPk>) -> Result<Vec<LogRead>, StoreError> {

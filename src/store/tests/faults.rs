@@ -179,6 +179,15 @@ impl Backend for Faulty {
         })
     }
 
+    fn log_size(&self, task: TaskHandle) -> Answer<'_, usize> {
+        self.faults.read(|| self.inner.log_size(task))
+    }
+
+    fn large_log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead> {
+        lock(&self.faults.state).logs += 1;
+        self.faults.read(|| self.inner.large_log(task, after))
+    }
+
     fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>> {
         self.faults.read(|| self.inner.logs(tasks))
     }
