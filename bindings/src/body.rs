@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 
 use crate::budget::{Budget, BudgetPermit};
-use crate::error::{Error, kinds};
+use crate::error::{Error, Kind, kinds};
 use crate::output::Pieces;
 
 /// Any error of a body's source.
@@ -104,6 +104,12 @@ impl http_body::Body for Body {
     }
 }
 
+/// A body that did not arrive in time (RFC 9110, section 15.5.9).
+static REQUEST_TIMEOUT: Kind = Kind {
+    jsonrpc_keeps_http_status: true,
+    ..Kind::new("REQUEST_TIMEOUT", -32600, tonic::Code::DeadlineExceeded, 408)
+};
+
 /// How request bodies are read.
 #[derive(Debug, Clone)]
 pub struct BodyLimits {
@@ -177,7 +183,7 @@ impl BodyLimits {
     ///
     /// # Errors
     /// [`kinds::TOO_LARGE`] as soon as the limit is passed, [`kinds::UNAVAILABLE`] if all bodies together hold too much,
-    /// [`kinds::INVALID_REQUEST`] if it breaks off or takes too long.
+    /// [`kinds::INVALID_REQUEST`] if it breaks off, and `REQUEST_TIMEOUT` if it takes too long.
     pub(crate) async fn read<B>(&self, body: &mut B, framing: usize) -> Result<(Bytes, BudgetPermit), Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
@@ -185,7 +191,7 @@ impl BodyLimits {
         let mut held = BudgetPermit::none(&self.budget);
         let bytes = tokio::time::timeout(self.time, self.collect(body, framing, &mut held))
             .await
-            .map_err(|_| Error::new(&kinds::INVALID_REQUEST, "the body did not arrive in time"))??;
+            .map_err(|_| Error::new(&REQUEST_TIMEOUT, "the body did not arrive in time"))??;
         Ok((bytes, held))
     }
 
@@ -284,7 +290,7 @@ mod tests {
     async fn a_body_that_never_ends_is_given_up() {
         let mut body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
         let error = limits(5, 5).read(&mut body, 0).await.unwrap_err();
-        assert_eq!(error.kind().reason, "INVALID_REQUEST");
+        assert_eq!(error.kind().reason, "REQUEST_TIMEOUT");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use axum::Router;
 use axum::response::IntoResponse;
 use jsonrpsee::RpcModule;
-use tokio::task::JoinHandle;
 use tonic::server::NamedService;
 
 use super::start::Started;
@@ -62,8 +61,7 @@ impl Launch {
     pub async fn router(self) -> Result<Embedded, LaunchError> {
         let prepared = self.prepare()?;
         let started = prepared.start(None).await?;
-        let health = started.server.report_health();
-        Ok(Embedded { started, health })
+        Ok(Embedded { started })
     }
 }
 
@@ -94,7 +92,6 @@ impl Launch {
 #[must_use = "tasks run until `shut_down`"]
 pub struct Embedded {
     started: Started,
-    health: JoinHandle<()>,
 }
 
 impl Embedded {
@@ -115,7 +112,6 @@ impl Embedded {
     /// have not ended to the next start. The program's own server stops accepting connections after that.
     pub async fn shut_down(self) {
         self.started.shut_down().await;
-        self.health.abort();
     }
 }
 

@@ -251,7 +251,7 @@ fn settings(config: &Config) -> BindingSettings {
 /// Watches whether the store accepts work, for `/readyz`.
 fn readiness(engine: &Engine) -> watch::Receiver<bool> {
     let mut health = engine.store().health();
-    let (sender, receiver) = watch::channel(true);
+    let (sender, receiver) = watch::channel(matches!(*health.borrow_and_update(), Health::Ok));
     tokio::spawn(async move {
         while health.changed().await.is_ok() {
             sender.send_replace(matches!(*health.borrow_and_update(), Health::Ok));

@@ -156,6 +156,11 @@ pub(super) struct Services {
 }
 
 impl Services {
+    /// Returns their names.
+    pub(super) fn names(&self) -> &[&'static str] {
+        &self.names
+    }
+
     /// Returns whether a path is of one of them.
     pub(super) fn has(&self, path: &str) -> bool {
         let name = path.strip_prefix('/').and_then(|path| path.split('/').next()).unwrap_or_default();

@@ -1,17 +1,23 @@
 //! gRPC services beside the schema's: health, and reflection in both of its versions.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::BodyExt as _;
-use tokio::sync::watch;
 use tonic::Code;
 use tonic::service::Routes;
-use tonic_health::ServingStatus;
-use tonic_health::server::HealthReporter;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_reflection::pb::v1::server_reflection_server as v1;
+use tonic_reflection::pb::v1alpha::server_reflection_server as v1alpha;
 use tower::ServiceExt as _;
-use tricord_bindings::Body;
 use tricord_bindings::pipeline::RequestBody;
 
+use super::health::{HealthService, Readiness};
+use super::reflection::{Descriptors, Reflection};
 use crate::schema::{DESCRIPTORS, grpc};
+
+/// The longest message of one of these services, in bytes. Names of services and symbols are short.
+const LARGEST: usize = 64 << 10;
 
 /// The names of the services beside the schema's.
 pub(super) const NAMES: [&str; 3] =
@@ -21,44 +27,32 @@ pub(super) const NAMES: [&str; 3] =
 #[derive(Debug, Clone)]
 pub(super) struct AuxiliaryServices {
     routes: Routes,
-    health: HealthReporter,
 }
 
 impl AuxiliaryServices {
-    /// Builds them.
+    /// Builds them. Health knows the schema's service and those of the program, whose names are given.
     ///
     /// # Errors
     /// When the descriptors are refused.
-    pub(super) fn new() -> Result<Self, tonic_reflection::server::Error> {
-        let (health, health_service) = tonic_health::server::health_reporter();
-        let reflection = || {
-            tonic_reflection::server::Builder::configure()
-                .register_encoded_file_descriptor_set(DESCRIPTORS)
-                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        };
+    pub(super) fn new(readiness: Readiness, names: &[&'static str]) -> Result<Self, prost::DecodeError> {
+        let names = names.iter().copied().chain([grpc::NAME]).collect();
+        let descriptors = Descriptors::read(&[
+            DESCRIPTORS,
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ])?;
+        let reflection = Reflection(Arc::new(descriptors));
         let mut routes = Routes::builder();
         routes
-            .add_service(health_service)
-            .add_service(reflection().build_v1()?)
-            .add_service(reflection().build_v1alpha()?);
-        Ok(Self { routes: routes.routes().prepare(), health })
-    }
-
-    /// Tells health checks whether the server takes work, until nobody can change it any more.
-    pub(super) async fn follow(self, mut ready: watch::Receiver<bool>) {
-        loop {
-            let status = if *ready.borrow_and_update() { ServingStatus::Serving } else { ServingStatus::NotServing };
-            for name in ["", grpc::NAME] {
-                self.health.set_service_status(name, status).await;
-            }
-            if ready.changed().await.is_err() {
-                return;
-            }
-        }
+            .add_service(HealthServer::new(HealthService::new(readiness, names)).max_decoding_message_size(LARGEST))
+            .add_service(v1::ServerReflectionServer::new(reflection.clone()).max_decoding_message_size(LARGEST))
+            .add_service(v1alpha::ServerReflectionServer::new(reflection).max_decoding_message_size(LARGEST));
+        Ok(Self { routes: routes.routes().prepare() })
     }
 
     /// Answers a gRPC request that is not for the schema's service.
-    pub(super) async fn serve(&self, request: Request<impl RequestBody>) -> http::Response<Body> {
+    pub(super) async fn serve(&self, request: Request<impl RequestBody>) -> http::Response<tonic::body::Body> {
         let request = request.map(tonic::body::Body::new);
         let mut response = match self.routes.clone().oneshot(request).await {
             Ok(response) => response,
@@ -72,7 +66,7 @@ impl AuxiliaryServices {
                 }
                 frame
             });
-            Body::Grpc(tonic::body::Body::new(body))
+            tonic::body::Body::new(body)
         })
     }
 }

@@ -10,6 +10,7 @@ use tricord_bindings::{Authenticator, BindingSettings, Protocol};
 use super::additional::{Additional, Conflict};
 use super::auxiliary::AuxiliaryServices;
 use super::cors::Cors;
+use super::health::Readiness;
 use super::hosts::Hosts;
 use super::origin::OriginPolicy;
 use super::{Cards, Inner, Server, routes};
@@ -175,12 +176,15 @@ impl<S: A2aService> Builder<S> {
     pub fn build(self, authenticator: impl Authenticator) -> Result<Server<S>, BuildError> {
         let now = SystemTime::now();
         self.additional.check(self.protocol, &routes::paths(&self.base_path, &self.agents))?;
+        let drain = Drain::new();
+        let readiness = Readiness::new(self.ready, drain.clone());
+        let services = self.additional.services();
         Ok(Server(Arc::new(Inner {
             pipeline: Handlers::pipeline(self.service, self.protocol, authenticator, self.settings),
-            services: self.additional.services(),
             additional: self.additional,
             agents: self.agents,
-            auxiliary: AuxiliaryServices::new()?,
+            auxiliary: AuxiliaryServices::new(readiness.clone(), services.names())?,
+            services,
             connections: self.connections,
             base_path: self.base_path,
             cards: self.cards,
@@ -192,8 +196,8 @@ impl<S: A2aService> Builder<S> {
             hosts: self.hosts,
             origins: OriginPolicy::new(&self.cors_origins, self.public_url.as_deref()),
             proxies: self.proxies,
-            ready: self.ready,
-            drain: Drain::new(),
+            readiness,
+            drain,
         })))
     }
 }
@@ -203,7 +207,7 @@ impl<S: A2aService> Builder<S> {
 pub enum BuildError {
     /// The reflection service refused the descriptors of the schema.
     #[error("reflection: {0}")]
-    Reflection(#[from] tonic_reflection::server::Error),
+    Reflection(#[from] prost::DecodeError),
     /// The program serves something under a name of A2A.
     #[error(transparent)]
     Conflict(#[from] Conflict),

@@ -14,6 +14,7 @@ use tricord_bindings::pipeline::RequestBody;
 use tricord_bindings::request::Request as _;
 use tricord_bindings::{Body, Error, Peer, grpc, http_json, jsonrpc, query};
 
+use super::ending::EndingBody;
 use super::routes::{self, Route};
 use super::{Inner, Server, documents, grpc_web};
 use crate::card::Document;
@@ -25,7 +26,7 @@ static VERBS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
 impl<S: A2aService> Server<S> {
     /// Answers one request of this peer.
     pub(super) async fn dispatch(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
-        let Inner { pipeline, base_path, cards, ready, drain, max_age, .. } = &*self.0;
+        let Inner { pipeline, base_path, cards, readiness, max_age, .. } = &*self.0;
         if is_grpc(&request) {
             return self.grpc(request, peer).await;
         }
@@ -42,7 +43,7 @@ impl<S: A2aService> Server<S> {
         let document = |document: &Document| documents::answer(&head.method, &head.headers, document, *max_age);
         match Route::of(path, below) {
             Route::Live => routes::probe(&head.method, true),
-            Route::Ready => routes::probe(&head.method, *ready.borrow() && !drain.has_begun()),
+            Route::Ready => routes::probe(&head.method, readiness.is_ready()),
             Route::OpenApi => document(&self.0.openapi),
             Route::OpenRpc => document(&self.0.openrpc),
             Route::Keys => match &self.0.keys {
@@ -60,6 +61,10 @@ impl<S: A2aService> Server<S> {
                 let agent = agent.map(|agent| agent.into_owned());
                 jsonrpc::serve(pipeline, head, peer, body, agent.as_deref(), &self.0.additional.methods).await
             }
+            // Other protocols probe paths such as /health and /favicon.ico.
+            Route::JsonRpc(Some(agent)) if !self.is_agent(&agent) => {
+                self.refuse(&head, &Error::new(&kinds::METHOD_NOT_FOUND, "no such path"))
+            }
             Route::JsonRpc(_) => {
                 let error = Error::new(&kinds::METHOD_NOT_ALLOWED, "this is a JSON-RPC endpoint: it answers POST");
                 self.refuse(&head, &error.with_allow("POST"))
@@ -75,7 +80,7 @@ impl<S: A2aService> Server<S> {
     /// Returns whether A2A serves this path over HTTP. The paths of agents that do not exist are not A2A's.
     pub(super) fn is_a2a(&self, path: &str) -> bool {
         let below = routes::below(path, &self.0.base_path);
-        let is_agent = |name: &str| self.0.agents.iter().any(|agent| agent == name);
+        let is_agent = |name: &str| self.is_agent(name);
         let is_rpc = |path: &str| {
             let codecs = self.0.pipeline.protocol().codecs.iter();
             let routes = codecs.flat_map(|codec| VERBS.iter().map(move |verb| codec.http_route(verb, path)));
@@ -90,6 +95,10 @@ impl<S: A2aService> Server<S> {
             Route::Schema => below.is_some_and(is_rpc),
             _ => true,
         }
+    }
+
+    fn is_agent(&self, name: &str) -> bool {
+        self.0.agents.iter().any(|agent| agent == name)
     }
 
     /// Checks that a request is for this server, and that no page of another origin made it.
@@ -111,6 +120,12 @@ impl<S: A2aService> Server<S> {
         self.plain_grpc(request, peer).await
     }
 
+    /// Ends the body of a response with the server's streams.
+    fn ending(&self, response: Response<tonic::body::Body>) -> Response<Body> {
+        let end = self.0.pipeline.streams_end();
+        response.map(|body| Body::Grpc(tonic::body::Body::new(EndingBody::new(body, end))))
+    }
+
     async fn plain_grpc(&self, request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
         let Inner { pipeline, auxiliary, services, .. } = &*self.0;
         let (mut head, body) = request.into_parts();
@@ -126,9 +141,9 @@ impl<S: A2aService> Server<S> {
                 head.extensions.insert(principal);
                 let request = Request::from_parts(head, body).map(tonic::body::Body::new);
                 let Ok(response) = services.routes.clone().oneshot(request).await;
-                response.map(Body::Grpc)
+                self.ending(response)
             }
-            Ok(_) => auxiliary.serve(Request::from_parts(head, body)).await,
+            Ok(_) => self.ending(auxiliary.serve(Request::from_parts(head, body)).await),
             Err(error) => {
                 discard(&head.headers, body);
                 grpc::refuse(pipeline, &error)

@@ -9,11 +9,14 @@ mod compression;
 mod cors;
 mod dispatch;
 mod documents;
+mod ending;
 mod grpc_web;
+mod health;
 mod hosts;
 pub(crate) mod metrics;
 mod origin;
 mod process;
+mod reflection;
 mod request_id;
 mod router;
 mod routes;
@@ -22,8 +25,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tricord_bindings::budget::Budget;
 use tricord_bindings::server::{ConnectionLimits, Drain, Port};
@@ -36,6 +37,7 @@ use crate::schema::service::Handlers;
 use additional::Services;
 use auxiliary::AuxiliaryServices;
 use cors::Cors;
+use health::Readiness;
 use origin::OriginPolicy;
 
 pub use additional::{Additional, Conflict};
@@ -68,7 +70,7 @@ struct Inner<S> {
     hosts: Hosts,
     origins: OriginPolicy,
     proxies: Vec<Network>,
-    ready: watch::Receiver<bool>,
+    readiness: Readiness,
     drain: Drain,
 }
 
@@ -93,15 +95,8 @@ impl<S: A2aService> Server<S> {
     /// Serves [`Server::router`] on a listener, with TLS if there is an acceptor, until [`Server::begin_stop`]. Connections
     /// outlive it; wait for them with [`Server::stopped`].
     pub async fn serve(&self, listener: TcpListener, tls: Option<TlsAcceptor>) {
-        let health = self.report_health();
         let port = Port::new(tls, self.0.connections.clone(), self.0.drain.clone());
         port.serve(listener, self.router()).await;
-        health.abort();
-    }
-
-    /// Reports to gRPC health checks whether the server accepts work, until the task is aborted.
-    pub fn report_health(&self) -> JoinHandle<()> {
-        tokio::spawn(self.0.auxiliary.clone().follow(self.0.ready.clone()))
     }
 
     /// Begins to shut down: `/readyz` fails, no connection is accepted, and peers are asked to close theirs. Requests under

@@ -3,6 +3,7 @@
 use futures::StreamExt as _;
 use tricord_bindings::{Error, Events};
 
+use crate::engine::EngineError;
 use crate::schema::{StreamResponse, SubscribeToTaskRequest};
 use crate::task::event::parse_id;
 
@@ -17,5 +18,10 @@ pub(super) async fn subscribe(
     let id = parse_id(&request.id).ok_or_else(not_found)?;
     let cursor = call.last_event_id.as_deref();
     let events = service.engine.subscribe(&call.agent.name, call.principal.owner(), id, cursor, None).await;
-    Ok(Events::new(events.map_err(refused)?.map(|event| event.map_err(refused))))
+    let events = events.map_err(|error| match error {
+        // The client has seen the end: there is nothing to connect for again.
+        EngineError::Ended(_) if cursor.is_some() => refused(error).ending_stream(),
+        error => refused(error),
+    })?;
+    Ok(Events::new(events.map(|event| event.map_err(refused))))
 }

@@ -170,7 +170,8 @@ async fn faults_are_told_in_order() {
     assert_eq!(code(running.http("POST", "/", &all_wrong, big).await), (413, json!(-32600)));
     assert_eq!(code(running.http("POST", "/", &all_wrong, bad_envelope).await), (200, json!(-32005)));
     assert_eq!(code(running.http("POST", "/", &json_type, bad_envelope).await), (200, json!(-32600)));
-    assert_eq!(code(running.http("POST", "/", &json_type, bad_method).await), (200, json!(-32009)));
+    assert_eq!(code(running.http("POST", "/", &json_type, bad_method).await), (200, json!(-32601)));
+    assert_eq!(code(running.http("POST", "/", &json_type, bad_tenant).await), (200, json!(-32009)));
     assert_eq!(code(running.post("/", bad_method).await), (200, json!(-32601)));
     let field = |error: Value| error["error"]["data"][1]["fieldViolations"][0]["field"].clone();
     assert_eq!(field(running.post("/", bad_tenant).await.json()), "tenant");

@@ -32,6 +32,7 @@ mod operators;
 mod order;
 mod parity;
 mod pings;
+mod probes;
 mod proxy;
 mod races;
 mod resume;

@@ -64,7 +64,7 @@ async fn order_of_checks_of_a_call_is_the_same_over_every_binding() {
 }
 
 #[tokio::test]
-async fn order_of_checks_of_a_body_is_size_type_envelope_version_method() {
+async fn order_of_checks_of_a_body_is_size_type_envelope_version() {
     let server = Server::start(STRICT);
     let url = &server.url;
     let large = " ".repeat(5000);
@@ -79,18 +79,18 @@ async fn order_of_checks_of_a_body_is_size_type_envelope_version_method() {
     assert_eq!(reply.json()["error"]["code"], -32005);
     let reply = http(url, "POST", "/message:send", &text, "{").await;
     assert_eq!(reply.json()["error"]["details"][0]["reason"], "CONTENT_TYPE_NOT_SUPPORTED");
-    // The envelope before the version, the version before the method.
+    // The envelope before the version. What no version has is not found, whatever the version.
     let old = [("content-type", "application/json"), ("a2a-version", "99.0")];
     assert_eq!(http(url, "POST", "/", &old, "{}").await.json()["error"]["code"], -32600);
     ask(url, Binding::JsonRpc, "Nope", json!({}))
         .version(Some("99.0"))
         .send_unknown()
         .await
-        .refused("VERSION_NOT_SUPPORTED");
+        .refused("METHOD_NOT_FOUND");
     let reply = http(url, "GET", "/kit/nope", &[("a2a-version", "99.0")], "").await;
-    assert_eq!(reply.json()["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");
+    assert_eq!(reply.json()["error"]["details"][0]["reason"], "METHOD_NOT_FOUND");
     let path = "/lf.a2a.v1.A2AService/Nope";
-    assert_eq!(grpc_refusal(url, path, &[("a2a-version", "99.0")], b"").await.reason, "VERSION_NOT_SUPPORTED");
+    assert_eq!(grpc_refusal(url, path, &[("a2a-version", "99.0")], b"").await.reason, "METHOD_NOT_FOUND");
     // The version and the method before a body that cannot be read.
     let reply = http(url, "POST", "/message:send", &old, "{").await;
     assert_eq!(reply.json()["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");

@@ -131,6 +131,7 @@ struct Inner {
     retry_after: Option<Duration>,
     challenge: Option<String>,
     allow: Option<String>,
+    ends_stream: bool,
 }
 
 impl Error {
@@ -148,6 +149,7 @@ impl Error {
             retry_after: None,
             challenge: None,
             allow: None,
+            ends_stream: false,
         }))
     }
 
@@ -215,6 +217,18 @@ impl Error {
     pub fn with_allow(mut self, allow: impl Into<String>) -> Self {
         self.0.allow = Some(allow.into());
         self
+    }
+
+    /// Marks the error of a request to go on with a stream that has nothing more: an `EventSource` is told not to ask again.
+    #[must_use]
+    pub fn ending_stream(mut self) -> Self {
+        self.0.ends_stream = true;
+        self
+    }
+
+    /// Returns whether the stream that the client wants to go on with has nothing more.
+    pub(crate) fn ends_stream(&self) -> bool {
+        self.0.ends_stream
     }
 
     /// Puts `prefix` in front of every violation's field path.

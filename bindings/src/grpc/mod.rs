@@ -63,13 +63,6 @@ struct Grpc<'h> {
     message: Bytes,
 }
 
-impl Grpc<'_> {
-    /// Returns whether any version has an rpc of this path.
-    fn is_known(&self) -> bool {
-        self.protocol.codecs.iter().any(|codec| codec.grpc_rpc(self.head.uri.path()).is_some())
-    }
-}
-
 impl Exchange for Grpc<'_> {
     const BINDING: Binding = Binding::Grpc;
 
@@ -83,7 +76,7 @@ impl Exchange for Grpc<'_> {
 
     async fn read_body(&mut self, body: impl RequestBody, settings: &BindingSettings) -> Result<BudgetPermit, Error> {
         let limits = &settings.body;
-        if !self.is_known() {
+        if !self.is_rpc() {
             // The answer must not wait for a client that goes on sending.
             discard(&self.head.headers, body);
             return Ok(BudgetPermit::none(&limits.budget));
@@ -103,6 +96,10 @@ impl Exchange for Grpc<'_> {
 
     fn find_rpc(&mut self, codec: &'static dyn Codec) -> Result<Option<&'static Rpc>, Error> {
         Ok(codec.grpc_rpc(self.head.uri.path()))
+    }
+
+    fn is_rpc(&self) -> bool {
+        self.protocol.codecs.iter().any(|codec| codec.grpc_rpc(self.head.uri.path()).is_some())
     }
 
     async fn call_other(&mut self, _: &Principal) -> Result<Response<Body>, Error> {

@@ -48,17 +48,19 @@ pub(super) fn answer_type(protocol: &'static Protocol, headers: &HeaderMap) -> H
         let mut types = lines().flat_map(|line| line.split(',')).map(essence);
         types.any(|t| t.eq_ignore_ascii_case(media_type))
     };
-    let only_streams = || {
-        let mut accepted = headers.get_all(ACCEPT).iter().peekable();
-        accepted.peek().is_some()
-            && accepted.all(|line| {
-                let mut types = line.to_str().unwrap_or_default().split(',');
-                types.all(|media_type| is(media_type, "text/event-stream"))
-            })
-    };
-    if !named(protocol.media_type) && (named("application/json") || only_streams()) {
+    if !named(protocol.media_type) && (named("application/json") || accepts_only_streams(headers)) {
         HeaderValue::from_static("application/json")
     } else {
         HeaderValue::from_static(protocol.media_type)
     }
+}
+
+/// Returns whether a client names no other media type than that of event streams, as `EventSource` does.
+pub(super) fn accepts_only_streams(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(ACCEPT).iter().peekable();
+    accepted.peek().is_some()
+        && accepted.all(|line| {
+            let mut types = line.to_str().unwrap_or_default().split(',');
+            types.all(|media_type| is(media_type, "text/event-stream"))
+        })
 }

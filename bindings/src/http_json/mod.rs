@@ -25,7 +25,7 @@ use crate::weight::Weight;
 use crate::{Binding, Rpc, sse};
 
 pub(crate) use error::write_error_document;
-use media_type::answer_type;
+use media_type::{accepts_only_streams, answer_type};
 pub(crate) use media_type::{check, missing};
 
 /// Answers a request. The first `skip` bytes of its path belong to the caller.
@@ -111,6 +111,11 @@ impl Exchange for HttpJson<'_> {
         }
     }
 
+    fn is_rpc(&self) -> bool {
+        let mut codecs = self.protocol.codecs.iter();
+        codecs.any(|codec| !matches!(codec.http_route(&self.head.method, self.path), Route::NotFound))
+    }
+
     async fn call_other(&mut self, _: &Principal) -> Result<Response<Body>, Error> {
         Err(Error::new(&kinds::METHOD_NOT_FOUND, "no such path"))
     }
@@ -181,6 +186,12 @@ impl Exchange for HttpJson<'_> {
     }
 
     fn write_error(&mut self, codec: &'static dyn Codec, error: &Error) -> Response<Body> {
+        // The one answer after which an `EventSource` does not connect again without an error in the browser's console.
+        if error.ends_stream() && self.head.method == Method::GET && accepts_only_streams(&self.head.headers) {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return response;
+        }
         error_response(self.protocol, codec, self.media_type.clone(), error)
     }
 }

@@ -121,6 +121,10 @@ impl Exchange for JsonRpc<'_> {
         Ok(codec.jsonrpc_rpc(self.method()))
     }
 
+    fn is_rpc(&self) -> bool {
+        self.protocol.codecs.iter().any(|codec| codec.jsonrpc_rpc(self.method()).is_some())
+    }
+
     async fn call_other(&mut self, principal: &Principal) -> Result<Response<Body>, Error> {
         let (member, value) = methods::call(self.methods, self.method(), &self.params, principal).await?;
         let Id::Text(id) = &self.id else { return Ok(no_content()) };

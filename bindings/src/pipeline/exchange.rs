@@ -55,6 +55,9 @@ pub trait Exchange: Sized + Send {
     /// If the rpc exists but is not called like this.
     fn find_rpc(&mut self, codec: &'static dyn Codec) -> Result<Option<&'static Rpc>, Error>;
 
+    /// Returns whether any version has an rpc that the request could call, with this verb or another.
+    fn is_rpc(&self) -> bool;
+
     /// Answers a request for which [`Exchange::find_rpc`] found nothing. No later step follows.
     ///
     /// # Errors

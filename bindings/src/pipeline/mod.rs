@@ -220,7 +220,12 @@ impl<S: Service> Pipeline<S> {
             }
         };
         let permit = exchange.read_body(body, &self.settings).await?;
-        let rpc = exchange.find_rpc(version?)?;
+        let rpc = match version {
+            Ok(codec) => exchange.find_rpc(codec)?,
+            Err(error) if exchange.is_rpc() => return Err(error),
+            // What no version has needs no version: it is not found, or the program's own.
+            Err(_) => None,
+        };
         Ok((principal, permit, rpc))
     }
 

@@ -47,7 +47,9 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     // What is decoded nests less than the limit: messages do not contain themselves, and a `Value` has a limit of its own. So
     // the text is scanned for its depth only if decoding skipped a value, or failed.
     if (skipped || decoded.is_err()) && depth::nests_deeper_than(bytes, MAX_JSON_DEPTH) {
-        return Err(Error::invalid("", format!("JSON nested deeper than {MAX_JSON_DEPTH} levels")));
+        // Without a violation: what is too deep may be in a field that is skipped, which has no path.
+        let message = format!("the JSON is nested deeper than {MAX_JSON_DEPTH} levels");
+        return Err(Error::new(&kinds::INVALID_PARAMS, message));
     }
     // Tracking the path is slow, so only a request that fails is read a second time, to find the field.
     decoded.map_err(|error| explain::<T>(text, &error))

@@ -29,6 +29,11 @@ impl Drain {
         self.begun.is_cancelled()
     }
 
+    /// Waits until the end begins.
+    pub async fn begins(&self) {
+        self.begun.cancelled().await;
+    }
+
     /// Waits until every connection is closed. Never ends before [`Drain::begin`].
     pub async fn finished(&self) {
         self.connections.wait().await;

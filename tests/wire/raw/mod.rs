@@ -18,7 +18,7 @@ use crate::support::{Server, WIRES};
 
 pub(crate) use answer::{Answer, Refusal};
 pub(crate) use events::{Event, Events, parts_text};
-pub(crate) use http::{Reply, connect, http, open, read_all};
+pub(crate) use http::{PATIENCE, Reply, connect, http, open, read_all};
 pub(crate) use params::{fresh, say, say_at_once, say_to, with};
 pub(crate) use schema::{normal, output};
 
@@ -194,4 +194,10 @@ pub(crate) async fn grpc_refusal(url: &str, path: &str, headers: &[(&str, &str)]
     let reply = read_all(grpc::send(url, path, &headers, grpc::framed(body)).await).await;
     let ending = grpc::ending(&reply.trailers).or_else(|| grpc::ending(&reply.headers)).expect("a status");
     answer::of_ending(ending, path)
+}
+
+/// Sends messages to a gRPC path and returns the response before its body is read.
+pub(crate) async fn grpc_open(url: &str, path: &str, messages: &[&[u8]]) -> ::http::Response<hyper::body::Incoming> {
+    let body: Vec<u8> = messages.iter().flat_map(|message| grpc::framed(message)).collect();
+    grpc::send(url, path, &[], body.into()).await
 }
