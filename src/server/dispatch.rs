@@ -16,7 +16,7 @@ use tricord_bindings::{Body, Error, Peer, grpc, http_json, jsonrpc, query};
 
 use super::ending::EndingBody;
 use super::routes::{self, Route};
-use super::{Inner, Server, documents, grpc_web};
+use super::{Inner, Server, documents, grpc_web, spelling};
 use crate::card::Document;
 use crate::schema::{self, A2aService, GetTaskRequest};
 
@@ -101,8 +101,10 @@ impl<S: A2aService> Server<S> {
         self.0.agents.iter().any(|agent| agent == name)
     }
 
-    /// Checks that a request is for this server, and that no page of another origin made it.
+    /// Checks that a request is for this server, that no page of another origin made it, and that a gateway reads its headers
+    /// as the server does.
     pub(super) fn check_source(&self, head: &Parts) -> Result<(), Error> {
+        spelling::check(&head.headers)?;
         self.0.hosts.check(head)?;
         self.0.origins.check(head)
     }

@@ -20,6 +20,7 @@ mod reflection;
 mod request_id;
 mod router;
 mod routes;
+mod spelling;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,6 +22,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::first_bytes::{FirstBytes, PREFACE};
 use super::progress::{Noted, StreamExecutor, WriteTimeout};
+use super::strict_http1::StrictHttp1;
 use super::{ConnectionLimits, Drain};
 use crate::Peer;
 use crate::body::BoxError;
@@ -111,7 +112,9 @@ impl Port {
             let Some(http) = self.version(&stream, deadline).await else { return };
             return self.http(http, stream, peer.into(), deadline, service).await;
         };
-        match tokio::time::timeout_at(deadline, Box::pin(tls.accept(stream))).await {
+        let handshake = tokio::time::timeout_at(deadline, Box::pin(tls.accept(stream)));
+        let Some(accepted) = self.drain.begun().run_until_cancelled(handshake).await else { return };
+        match accepted {
             Ok(Ok(stream)) => {
                 let peer = Peer::new(peer, stream.get_ref().1.peer_certificates());
                 // In a box, so that a connection without TLS has no room for it.
@@ -174,7 +177,7 @@ impl Port {
             // In a box: hyper keeps the room of a call for as long as its connection, idle streams included.
             Box::pin(async move { answer.await.map(|response| response.map(Noted::new)) })
         });
-        let io = TokioIo::new(WriteTimeout::new(FirstBytes::new(io, deadline), self.limits.write));
+        let io = TokioIo::new(WriteTimeout::new(StrictHttp1::new(FirstBytes::new(io, deadline)), self.limits.write));
         let mut connection = std::pin::pin!(http.serve_connection(io, service));
         let ended = tokio::select! {
             biased;

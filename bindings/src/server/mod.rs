@@ -5,6 +5,7 @@ mod drain;
 mod first_bytes;
 mod limits;
 mod progress;
+mod strict_http1;
 mod tls;
 
 pub use accept::Port;

@@ -134,7 +134,21 @@ fn twice_and_much() -> Vec<(&'static str, Vec<u8>, Expect)> {
             Status(&[404]),
         ),
         ("two hosts", get("/livez", "host: localhost\r\n"), Status(&[400])),
-        ("no host", b"GET /livez HTTP/1.1\r\n\r\n".to_vec(), Status(&[200, 400])),
+        ("no host", b"GET /livez HTTP/1.1\r\n\r\n".to_vec(), Status(&[400])),
+        ("a line feed alone", b"GET /livez HTTP/1.1\nhost: localhost\r\n\r\n".to_vec(), Status(&[400])),
+        ("a line feed alone at the end", b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\n".to_vec(), Status(&[400])),
+        (
+            "a length and a coding",
+            post("/message:send", "content-length: 5\r\ntransfer-encoding: chunked\r\n", "0\r\n\r\n"),
+            Status(&[400]),
+        ),
+        (
+            "a coding and a length",
+            post("/message:send", "transfer-encoding: chunked\r\ncontent-length: 5\r\n", "0\r\n\r\n"),
+            Status(&[400]),
+        ),
+        ("a version with an underscore", get("/tasks", "a2a_version: 0.3\r\n"), Status(&[400])),
+        ("a key with an underscore", get("/tasks", "idempotency_key: a\r\n"), Status(&[400])),
         (
             "two keys and two cursors",
             get("/tasks", "idempotency-key: a\r\nidempotency-key: b\r\nlast-event-id: 1.1\r\nlast-event-id: x\r\n"),
