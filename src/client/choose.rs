@@ -4,7 +4,7 @@ use tricord_bindings::Binding;
 use tricord_bindings::client::{AnyTransport, ClientError, Grpc, HttpClient, HttpJson, JsonRpc};
 
 use super::ConnectError;
-use crate::protocol::{PROTOCOL, binding_name, binding_of};
+use crate::protocol::{BINDING_NAMES, PROTOCOL, binding_name, binding_of};
 use crate::schema::{AgentCard, AgentInterface};
 
 /// The chosen interface.
@@ -39,7 +39,7 @@ pub(super) fn choose(card: &AgentCard, address: &str, wanted: Option<Binding>) -
     let line = |i: &AgentInterface| format!("{} (version {})", i.protocol_binding, i.protocol_version);
     let offered: Vec<_> = card.supported_interfaces.iter().map(line).collect();
     Err(ConnectError::NoInterface {
-        wanted: wanted.map_or("GRPC, JSONRPC or HTTP+JSON", binding_name).to_owned(),
+        wanted: wanted.map_or(BINDING_NAMES, binding_name).to_owned(),
         offered: if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") },
     })
 }

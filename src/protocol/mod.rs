@@ -65,6 +65,9 @@ pub fn binding_name(binding: Binding) -> &'static str {
     }
 }
 
+/// The names of all bindings in cards, for messages.
+pub(crate) const BINDING_NAMES: &str = "GRPC, JSONRPC or HTTP+JSON";
+
 /// Returns the binding of this name in cards; `None` for one that is not A2A's own.
 pub fn binding_of(name: &str) -> Option<Binding> {
     Binding::ALL.into_iter().find(|binding| binding_name(*binding) == name)

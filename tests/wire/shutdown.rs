@@ -16,7 +16,8 @@ fn config(grace: &str, on_restart: &str) -> String {
 }
 
 async fn is_ready(server: &Server) -> bool {
-    http(&server.admin, "GET", "/metrics", &[], "").await.text().contains("tricord_ready 1")
+    let metrics = http(&server.admin, "GET", "/metrics", &[], "").await;
+    metrics.text().lines().any(|line| line == "tricord_ready 1")
 }
 
 /// Starts a shutdown and waits until the server reports that it is not ready.

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use http::Uri;
 use serde_json::Value;
-use tricord_bindings::media_type;
+use tricord_bindings::{Binding, media_type};
 
 use super::{Findings, member};
 use crate::card::verify::Header;
+use crate::protocol::{BINDING_NAMES, binding_of};
 use crate::schema::AgentCardSignature;
 
 pub(super) fn check(card: &Value, findings: &mut Findings) {
@@ -36,8 +37,8 @@ pub(super) fn check(card: &Value, findings: &mut Findings) {
     for (at, signature) in items(&card["signatures"]) {
         let part = |name: &str| signature[name].as_str().unwrap_or_default().to_owned();
         let signature = AgentCardSignature { protected: part("protected"), signature: part("signature"), header: None };
-        if let Err(flaw) = Header::read(&signature) {
-            findings.error(format!("signatures[{at}]"), flaw.to_string());
+        if let Err(error) = Header::read(&signature) {
+            findings.error(format!("signatures[{at}]"), error.to_string());
         }
     }
 }
@@ -70,14 +71,14 @@ fn interfaces(interfaces: &Value, findings: &mut Findings) {
         seen.push(interface);
         let binding = text(&interface["protocolBinding"]).unwrap_or_default();
         let url_path = member(&path, "url");
-        match (binding, text(&interface["url"])) {
-            ("GRPC", Some(url)) => grpc_target(url, &url_path, findings),
-            ("JSONRPC" | "HTTP+JSON", Some(url)) => web_target(url, &url_path, findings),
-            ("" | "GRPC" | "JSONRPC" | "HTTP+JSON", _) => {}
-            (own, _) if own.contains(':') => {}
-            _ => findings.warning(
+        match (binding_of(binding), text(&interface["url"])) {
+            (Some(Binding::Grpc), Some(url)) => grpc_target(url, &url_path, findings),
+            (Some(Binding::JsonRpc | Binding::HttpJson), Some(url)) => web_target(url, &url_path, findings),
+            (Some(_), None) => {}
+            (None, _) if binding.is_empty() || binding.contains(':') => {}
+            (None, _) => findings.warning(
                 member(&path, "protocolBinding"),
-                "is not JSONRPC, GRPC or HTTP+JSON; use a URI to name a custom binding",
+                format!("is not {BINDING_NAMES}; use a URI to name a custom binding"),
             ),
         }
         if let Some(version) = text(&interface["protocolVersion"]) {

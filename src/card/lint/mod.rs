@@ -210,7 +210,7 @@ mod tests {
             (
                 "/supportedInterfaces/0/protocolBinding",
                 json!("JSON-RPC"),
-                "warning: supportedInterfaces[0].protocolBinding: is not JSONRPC, GRPC or HTTP+JSON; use a URI to name a custom binding",
+                "warning: supportedInterfaces[0].protocolBinding: is not GRPC, JSONRPC or HTTP+JSON; use a URI to name a custom binding",
             ),
             (
                 "/supportedInterfaces/0/protocolVersion",
