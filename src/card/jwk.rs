@@ -1,4 +1,4 @@
-//! Public keys: JSON Web Keys (RFC 7517), their thumbprints (RFC 7638), and what each verifies.
+//! Public keys: JSON Web Keys (RFC 7517), their thumbprints (RFC 7638), and verification with them.
 
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use ring::{digest, signature::VerificationAlgorithm};
@@ -12,17 +12,17 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::canonical::canonicalize;
 
-/// Writes base64 as JSON Web Signatures do: the alphabet for URLs, without padding.
+/// Encodes bytes as base64url without padding, as JSON Web Signatures require.
 pub(super) fn base64url(bytes: &[u8]) -> String {
     base64_simd::URL_SAFE_NO_PAD.encode_to_string(bytes)
 }
 
-/// Reads it; `None` for anything else.
+/// Decodes base64url without padding. Returns `None` for any other text.
 pub(super) fn from_base64url(text: &str) -> Option<Vec<u8>> {
     base64_simd::URL_SAFE_NO_PAD.decode_to_vec(text).ok()
 }
 
-/// A public key. Members that are not named here are passed over.
+/// A public key. Other members of the JSON are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jwk {
     /// The kind of key: `EC`, `OKP` or `RSA`.
@@ -30,49 +30,49 @@ pub struct Jwk {
     /// The curve of an `EC` or `OKP` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crv: Option<String>,
-    /// The point's first coordinate, or the whole point.
+    /// The x coordinate of an `EC` key, or the whole `OKP` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<String>,
-    /// The point's second coordinate.
+    /// The y coordinate of an `EC` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<String>,
     /// The modulus of an `RSA` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<String>,
-    /// Its exponent.
+    /// The exponent of an `RSA` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e: Option<String>,
-    /// The name that signatures call it by.
+    /// The name by which signatures refer to the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kid: Option<String>,
-    /// The one algorithm that it is for.
+    /// The only algorithm to use the key with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alg: Option<String>,
-    /// What it is for: `sig`.
+    /// The intended use: `sig` for signatures.
     #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
     pub usage: Option<String>,
 }
 
-/// Why there is no key to verify with.
+/// Why a key cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is no key of a kind that is known.
-    #[error("no public key that this program reads: {0}")]
+    /// The key cannot be read, or is of an unsupported type.
+    #[error("cannot read the public key: {0}")]
     Unreadable(String),
-    /// Signatures by this algorithm are not taken: it is unknown, or has no public key.
+    /// The algorithm is not supported: it is unknown, or it uses no public key.
     #[error("the algorithm {0:?} is not one of {known}", known = ALGORITHMS.join(", "))]
     Algorithm(String),
-    /// The key is not for this algorithm.
-    #[error("the key is not one for {0}")]
+    /// The type, the algorithm or the use of the key does not fit this algorithm.
+    #[error("the key cannot be used with {0}")]
     Mismatch(String),
 }
 
-/// The algorithms whose signatures can be verified.
+/// The signature algorithms that can be verified.
 pub const ALGORITHMS: [&str; 10] =
     ["ES256", "ES384", "EdDSA", "Ed25519", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"];
 
 impl Jwk {
-    /// The key of a point on P-256, as `04 x y`.
+    /// Returns the key for a point on P-256 in uncompressed form: the byte 4, x, y.
     pub(super) fn p256(point: &[u8]) -> Self {
         Self::curve("P-256", "ES256", point)
     }
@@ -89,7 +89,7 @@ impl Jwk {
         }
     }
 
-    /// An Ed25519 key.
+    /// Returns an Ed25519 key.
     pub(super) fn ed25519(point: &[u8]) -> Self {
         Self {
             kty: "OKP".to_owned(),
@@ -103,7 +103,7 @@ impl Jwk {
     /// Reads a public key from PEM (`BEGIN PUBLIC KEY`): P-256, P-384, Ed25519 or RSA.
     ///
     /// # Errors
-    /// When it is none of these.
+    /// If the PEM contains none of these.
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         let der =
             SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|error| KeyError::Unreadable(error.to_string()))?;
@@ -130,7 +130,7 @@ impl Jwk {
         Ok(Self { kty: "RSA".to_owned(), n: number(n), e: number(e), ..Self::default() })
     }
 
-    /// The thumbprint with SHA-256: a name that follows from the key itself. `None` when it is of no known kind.
+    /// Returns the SHA-256 thumbprint, which identifies the key, or `None` if the type of the key is unknown.
     pub fn thumbprint(&self) -> Option<String> {
         let Self { crv, x, y, n, e, .. } = self;
         let required = match self.kty.as_str() {
@@ -142,11 +142,13 @@ impl Jwk {
         Some(base64url(digest::digest(&digest::SHA256, &canonicalize(&required)).as_ref()))
     }
 
-    /// Whether the signature over these bytes is by this key. The key has to be of the kind that the algorithm needs, so
-    /// that nobody can have it taken for another.
+    /// Returns whether this key made the signature of `message`.
+    ///
+    /// The type of the key has to fit the algorithm, so that an attacker cannot make a verifier use the key with
+    /// another algorithm.
     ///
     /// # Errors
-    /// When the key cannot be used for this algorithm.
+    /// If the key cannot be used with this algorithm.
     pub fn verifies(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> Result<bool, KeyError> {
         if !ALGORITHMS.contains(&algorithm) {
             return Err(KeyError::Algorithm(algorithm.to_owned()));
@@ -201,22 +203,23 @@ pub struct JwkSet {
 }
 
 impl JwkSet {
-    /// Reads a set, or a single key. Keys that cannot be read are passed over, as RFC 7517 has it.
+    /// Reads a key set or a single key. Keys that cannot be read are ignored, as RFC 7517 asks.
     ///
     /// # Errors
-    /// When it is neither.
+    /// If the JSON is neither.
     pub fn from_json(json: &[u8]) -> Result<Self, KeyError> {
         let wrong = |text: String| KeyError::Unreadable(text);
         let value: serde_json::Value = serde_json::from_slice(json).map_err(|e| wrong(format!("not JSON: {e}")))?;
         let keys = match &value["keys"] {
             serde_json::Value::Array(keys) => keys.clone(),
             _ if value["kty"].is_string() => vec![value],
-            _ => return Err(wrong("neither a JSON Web Key nor a set of them".to_owned())),
+            _ => return Err(wrong("neither a JSON Web Key nor a key set".to_owned())),
         };
         Ok(Self { keys: keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect() })
     }
 
-    /// The keys that a signature by this name may be of: those of that name, or else those without any.
+    /// Returns the keys that may have made a signature with this `kid`: those with the name, or else those without a
+    /// name.
     pub fn named(&self, kid: &str) -> Vec<&Jwk> {
         let named: Vec<_> = self.keys.iter().filter(|key| key.kid.as_deref() == Some(kid)).collect();
         if !named.is_empty() {
@@ -226,7 +229,7 @@ impl JwkSet {
     }
 }
 
-/// Keys on an elliptic curve, which the parameters name (RFC 5480).
+/// The key is on an elliptic curve, which the parameters identify (RFC 5480).
 const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");

@@ -1,4 +1,4 @@
-//! `tricord card verify` and `tricord card lint`, for cards of anybody.
+//! `tricord card verify` and `tricord card lint`, for the cards of any server.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ fn card() -> Value {
     })
 }
 
-/// The card, signed with a new key that is published there; and the keys.
+/// Signs the card with a new key. Returns the card and its key set; `jku` is the URL of the keys.
 fn signed(jku: Option<&str>) -> (Value, Value) {
     let pem = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().serialize_pem();
     let key = CardKey { key: Secret::new(pem), kid: Some("k".into()) };
@@ -30,10 +30,10 @@ fn signed(jku: Option<&str>) -> (Value, Value) {
     (serde_json::to_value(card).unwrap(), serde_json::to_value(signer.public()).unwrap())
 }
 
-/// A server of two documents, which follow from its address.
+/// Serves a card and a key set, which `documents` makes from the URL of the server.
 fn peer(documents: impl Fn(&str) -> (Value, Value)) -> Peer {
-    let held: Arc<OnceLock<(Value, Value)>> = Arc::default();
-    let answers = Arc::clone(&held);
+    let served: Arc<OnceLock<(Value, Value)>> = Arc::default();
+    let answers = Arc::clone(&served);
     let peer = Peer::http(move |request, _| {
         let (card, keys) = answers.get().unwrap();
         match request.line.as_str() {
@@ -42,7 +42,7 @@ fn peer(documents: impl Fn(&str) -> (Value, Value)) -> Peer {
             _ => json_answer(404, &json!({})),
         }
     });
-    held.set(documents(&peer.url)).unwrap();
+    served.set(documents(&peer.url)).unwrap();
     peer
 }
 
@@ -59,8 +59,10 @@ fn a_card_is_verified_with_the_keys_of_its_own_server() {
     assert!(peer.seen().iter().all(|request| request.header("authorization") == Some("Bearer secret")));
     let document: Value = serde_json::from_str(&run(&["card", "verify", "--json", &at]).out).unwrap();
     assert_eq!(document["verified"], true);
-    let over = ["card", "card without empty values"];
-    assert_eq!([&document["signatures"][0]["over"], &document["signatures"][1]["over"]], over);
+    let contents = ["card", "card without empty values"];
+    let signatures = &document["signatures"];
+    assert_eq!([&signatures[0]["signedContent"], &signatures[1]["signedContent"]], contents);
+    assert_eq!((&signatures[0]["valid"], &signatures[0]["reason"]), (&Value::Bool(true), &Value::Null));
 }
 
 #[test]
@@ -80,13 +82,13 @@ fn keys_of_another_server_are_not_trusted_and_credentials_do_not_go_there() {
         other.url
     );
     assert_eq!((ran.code, ran.out.contains(&why)), (1, true), "{}", ran.out);
-    assert!(other.seen().is_empty(), "nobody asked there");
+    assert!(other.seen().is_empty(), "the other server got a request");
     let ran = run(&["card", "verify", &at, "--token", "secret", "--jwks", &format!("{}/keys.json", other.url)]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(other.seen()[0].header("authorization"), None);
 }
 
-/// What somebody does to a signed card.
+/// A change to a signed card.
 type Edit<'a> = &'a dyn Fn(&mut Value);
 
 #[test]
@@ -120,7 +122,7 @@ fn a_signature_that_is_not_valid_is_reported_with_its_reason() {
         ),
         (
             &|card| card["signatures"][0]["protected"] = header("{\"alg\":\"ES256\",\"kid\":\"k\"}"),
-            "the key is not one for ES256",
+            "the key cannot be used with ES256",
         ),
         (
             &|card| card["signatures"][0]["protected"] = header("{\"alg\":\"EdDSA\",\"kid\":\"x\"}"),

@@ -15,8 +15,8 @@ use crate::schema::AgentCardSignature;
 
 /// Verify the signatures of any agent's card
 ///
-/// The keys are those of --key or --jwks, or else those at the URL that the signature names, if it is on the server of the
-/// card. The exit code is 0 if a signature is valid, and 1 if none is.
+/// The keys come from --key or --jwks. Without either, they are read from the URL in the signature, if that URL is on
+/// the same server as the card. The exit code is 0 if a signature is valid, and 1 if none is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -40,31 +40,31 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
     for signature in &card.card().signatures {
         verdicts.push(Verdict::of(&card, signature, &mut keys).await);
     }
-    let held = verdicts.iter().filter(|verdict| verdict.outcome.is_ok()).count();
+    let valid = verdicts.iter().filter(|verdict| verdict.outcome.is_ok()).count();
     let uncovered = card.has_unknown_keys()
         && verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().ok()).all(|c| *c != Coverage::Received);
     if args.source.connect.json {
         let signatures: Vec<_> = verdicts.iter().map(Verdict::json).collect();
         let document =
-            json!({"verified": held > 0, "signatures": signatures, "hasUnsignedKeys": held > 0 && uncovered});
+            json!({"verified": valid > 0, "signatures": signatures, "hasUnsignedKeys": valid > 0 && uncovered});
         Printer::new(true).json(&document)?;
     } else {
         let mut out = terminal::stdout();
         for (at, verdict) in verdicts.iter().enumerate() {
             writeln!(out, "signature {}: {}", at + 1, verdict.line())?;
         }
-        match (held, verdicts.len()) {
+        match (valid, verdicts.len()) {
             (_, 0) => writeln!(out, "not verified: {} is not signed", found.name)?,
             (0, _) => writeln!(out, "not verified: no signature of {} is valid", found.name)?,
-            (held, all) => writeln!(out, "verified: {held} of {all} signatures of {} are valid", found.name)?,
+            (valid, all) => writeln!(out, "verified: {valid} of {all} signatures of {} are valid", found.name)?,
         }
-        if held > 0 && keys.came_in_the_open() {
+        if valid > 0 && keys.were_read_without_tls() {
             writeln!(
                 out,
                 "note: the keys were read without TLS, so an attacker on the network could have changed them and the card"
             )?;
         }
-        if held > 0 && uncovered {
+        if valid > 0 && uncovered {
             writeln!(
                 out,
                 "note: the card has fields that the protocol does not define; the signature does not cover them"
@@ -72,7 +72,7 @@ pub(super) async fn run(args: Args) -> Result<Exit, Failure> {
         }
         out.flush()?;
     }
-    Ok(if held > 0 { Exit::Done } else { Exit::Failed })
+    Ok(if valid > 0 { Exit::Done } else { Exit::Failed })
 }
 
 /// The result for one signature.
@@ -85,13 +85,13 @@ impl Verdict {
     async fn of(card: &SignedCard, signature: &AgentCardSignature, keys: &mut Keys<'_>) -> Self {
         let header = match Header::read(signature) {
             Ok(header) => header,
-            Err(flaw) => return Self { header: None, outcome: Err(flaw.to_string()) },
+            Err(error) => return Self { header: None, outcome: Err(error.to_string()) },
         };
         let outcome = match keys.of(&header).await {
             Ok(keys) => {
                 let mut outcome = Err(format!("no key is named {:?}", header.kid));
                 for key in keys {
-                    outcome = card.check(signature, &key).map_err(|flaw| flaw.to_string());
+                    outcome = card.check(signature, &key).map_err(|error| error.to_string());
                     if outcome.is_ok() {
                         break;
                     }
@@ -118,7 +118,7 @@ impl Verdict {
 
     fn json(&self) -> Value {
         let header = self.header.as_ref();
-        let over = self.outcome.as_ref().ok().map(|coverage| match coverage {
+        let signed_content = self.outcome.as_ref().ok().map(|coverage| match coverage {
             Coverage::Card(Form::Protocol) => "card",
             Coverage::Card(Form::WithoutEmpty) => "card without empty values",
             Coverage::Received => "received JSON",
@@ -127,9 +127,9 @@ impl Verdict {
             "alg": header.map(|header| &header.alg),
             "kid": header.map(|header| &header.kid),
             "jku": header.and_then(|header| header.jku.as_ref()),
-            "holds": self.outcome.is_ok(),
-            "over": over,
-            "why": self.outcome.as_ref().err(),
+            "valid": self.outcome.is_ok(),
+            "signedContent": signed_content,
+            "reason": self.outcome.as_ref().err(),
         })
     }
 }
@@ -189,7 +189,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Returns whether a key was read without TLS from another machine.
-    fn came_in_the_open(&self) -> bool {
+    fn were_read_without_tls(&self) -> bool {
         let jwks = self.args.jwks.as_ref().filter(|from| is_address(from));
         self.read.keys().chain(jwks).any(|url| url.starts_with("http://") && !is_loopback(url))
     }
