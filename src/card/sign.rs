@@ -31,26 +31,27 @@ impl std::fmt::Debug for SigningKey {
 /// Why a card cannot be signed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SigningError {
-    /// There is no private key in the PEM.
+    /// The PEM contains no PKCS#8 private key.
     #[error("no private key in PKCS#8 PEM (BEGIN PRIVATE KEY): {0}")]
     Pem(String),
-    /// The key is of another kind.
+    /// The key is neither P-256 nor Ed25519.
     #[error("neither a P-256 nor an Ed25519 key; `openssl genpkey -algorithm ed25519` makes one")]
     Kind,
-    /// Two keys have one name.
-    #[error("two keys are named {0:?}")]
+    /// Two keys have the same `kid`.
+    #[error("two keys are named {0:?}; give each its own kid")]
     SameName(String),
-    /// The system has no randomness, without which ES256 cannot sign.
-    #[error("the system gives no random numbers")]
+    /// The system provides no random numbers, which ES256 needs.
+    #[error("the system provides no random numbers")]
     NoRandomness,
 }
 
 impl SigningKey {
-    /// Reads a private key: P-256 (signs as ES256) or Ed25519 (signs as EdDSA), PKCS#8 in PEM. Without a name it is named
-    /// by its thumbprint.
+    /// Reads a PKCS#8 private key from PEM. A P-256 key signs with ES256, an Ed25519 key with EdDSA.
+    ///
+    /// Without `kid`, the key is named by its thumbprint.
     ///
     /// # Errors
-    /// When it is no such key.
+    /// If the PEM contains no such key.
     pub fn from_pem(pem: &[u8], kid: Option<&str>) -> Result<Self, SigningError> {
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(|error| SigningError::Pem(error.to_string()))?;
         let der = der.secret_pkcs8_der();
@@ -70,7 +71,7 @@ impl SigningKey {
         Ok(Self { pair, public })
     }
 
-    /// The key to verify with.
+    /// Returns the public key, which verifies the signatures.
     pub fn public(&self) -> &Jwk {
         &self.public
     }
@@ -84,7 +85,7 @@ impl SigningKey {
     }
 }
 
-/// What signs all cards of a server: its keys, and where the world finds their public halves.
+/// Signs all cards of a server. Holds the keys and the URL of their public halves.
 #[derive(Debug, Default)]
 pub struct Signer {
     keys: Vec<SigningKey>,
@@ -92,10 +93,10 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// Reads the configured keys. `jku` is where they are published, for the signatures' headers.
+    /// Reads the configured keys. `jku` is the URL of the public keys, which goes into the header of each signature.
     ///
     /// # Errors
-    /// With the key concerned: its place in `server.card_keys`, and what is wrong with it.
+    /// If a key cannot be used: its index in `server.card_keys`, and the reason.
     pub fn from_config(keys: &[config::CardKey], jku: Option<String>) -> Result<Self, (usize, SigningError)> {
         let mut read: Vec<SigningKey> = Vec::new();
         for (at, key) in keys.iter().enumerate() {
@@ -111,16 +112,18 @@ impl Signer {
         Ok(Self { keys: read, jku })
     }
 
-    /// The keys to verify with.
+    /// Returns the public keys, which verify the signatures.
     pub fn public(&self) -> JwkSet {
         JwkSet { keys: self.keys.iter().map(|key| key.public.clone()).collect() }
     }
 
-    /// Signs a card with every key. Where libraries in use sign another form of this card than the protocol has it, each
-    /// key signs both, so that whoever verifies finds a signature that holds.
+    /// Signs a card with every key.
+    ///
+    /// Some libraries verify another canonical form than the protocol defines. If the two forms of this card differ,
+    /// each key signs both, so that every client finds a valid signature.
     ///
     /// # Errors
-    /// [`SigningError::NoRandomness`].
+    /// [`SigningError::NoRandomness`] if the system provides no random numbers.
     pub fn sign(&self, card: &mut AgentCard) -> Result<(), SigningError> {
         if self.keys.is_empty() {
             return Ok(());
@@ -142,7 +145,7 @@ impl Signer {
     }
 }
 
-/// What is signed: the header and the payload, both in base64url.
+/// Returns the bytes to sign: the protected header and the payload in base64url, joined with a dot.
 pub(super) fn signing_input(protected: &str, payload: &[u8]) -> Vec<u8> {
     format!("{protected}.{}", base64url(payload)).into_bytes()
 }

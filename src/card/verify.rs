@@ -1,4 +1,4 @@
-//! Verifying the signatures of any card (A2A 8.4.3).
+//! Verifies the signatures of any card (A2A 8.4.3).
 
 use serde_json::Value;
 use tricord_bindings::proto_json;
@@ -8,20 +8,20 @@ use super::jwk::{ALGORITHMS, Jwk, KeyError, from_base64url};
 use super::sign::signing_input;
 use crate::schema::{AgentCard, AgentCardSignature};
 
-/// A card as it was received, whose signatures can be checked.
+/// A card as it was received, with what its signatures may cover.
 #[derive(Debug)]
 pub struct SignedCard {
     card: AgentCard,
-    /// What signers may have signed, and what that says about the card.
+    /// The payloads that a signer may have signed, with the coverage of each.
     payloads: Vec<(Coverage, Vec<u8>)>,
 }
 
-/// What a signature that holds is over.
+/// What a valid signature covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coverage {
-    /// All that the protocol knows of the card, in one of the forms that are signed.
+    /// All fields that the protocol defines, in this canonical form.
     Card(Form),
-    /// The very JSON that was received, keys that the protocol does not know included.
+    /// The JSON that was received, including keys that the protocol does not define.
     Received,
 }
 
@@ -30,34 +30,34 @@ pub enum Coverage {
 pub struct Header {
     /// The algorithm.
     pub alg: String,
-    /// The key's name.
+    /// The name of the key.
     pub kid: String,
-    /// Where the signer says the key is published.
+    /// The URL where the signer publishes the key.
     pub jku: Option<String>,
 }
 
-/// Why a signature does not hold.
+/// Why a signature is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// The protected header is no header.
+    /// The protected header cannot be used.
     #[error("its protected header {0}")]
     Header(String),
-    /// The signature is no base64url.
+    /// The signature is not base64url.
     #[error("its signature is not base64url")]
     Signature,
     /// The key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The signature is not by this key over this card.
+    /// The key did not make this signature for this card.
     #[error("the card is not what was signed, or another key signed it")]
     Bad,
 }
 
 impl SignedCard {
-    /// Reads a card.
+    /// Reads a card from JSON.
     ///
     /// # Errors
-    /// When it is none, with what is wrong.
+    /// The reason, if the JSON is not an agent card.
     pub fn read(json: &[u8]) -> Result<Self, String> {
         let card: AgentCard = proto_json::decode(json).map_err(|error| error.to_string())?;
         let mut payloads: Vec<_> =
@@ -70,22 +70,23 @@ impl SignedCard {
         Ok(Self { card, payloads })
     }
 
-    /// The card.
+    /// Returns the card.
     pub fn card(&self) -> &AgentCard {
         &self.card
     }
 
-    /// Whether the card holds keys that the protocol does not know, which a signature of [`Coverage::Card`] is not over.
+    /// Returns whether the card has keys that the protocol does not define. A signature with [`Coverage::Card`] does
+    /// not cover them.
     pub fn has_unknown_keys(&self) -> bool {
         let known = serde_json::to_value(AgentCard { signatures: Vec::new(), ..self.card.clone() }).unwrap_or_default();
         let received = self.payloads.last().and_then(|(_, json)| serde_json::from_slice(json).ok());
         received.is_some_and(|received: Value| !is_within(&received, &known))
     }
 
-    /// Checks one signature with one key, and tells what it is over.
+    /// Verifies one signature with one key, and returns what the signature covers.
     ///
     /// # Errors
-    /// When it does not hold.
+    /// If the signature is not valid.
     pub fn check(&self, signature: &AgentCardSignature, key: &Jwk) -> Result<Coverage, VerifyError> {
         let header = Header::read(signature)?;
         let bytes = from_base64url(&signature.signature).ok_or(VerifyError::Signature)?;
@@ -98,7 +99,7 @@ impl SignedCard {
     }
 }
 
-/// Whether every key of `received` is one of `known`, or holds what is left out as a default.
+/// Returns whether every key of `received` is in `known` or has a default value, which the encoding leaves out.
 fn is_within(received: &Value, known: &Value) -> bool {
     match (received, known) {
         (Value::Object(received), Value::Object(known)) => received.iter().all(|(name, value)| match known.get(name) {
@@ -127,7 +128,7 @@ impl Header {
     /// Reads the protected header of a signature.
     ///
     /// # Errors
-    /// When it is none, or lacks what the protocol asks for, or asks for what this program does not know.
+    /// If it cannot be decoded, lacks `alg` or `kid`, or requires an extension or an algorithm that is not supported.
     pub fn read(signature: &AgentCardSignature) -> Result<Self, VerifyError> {
         let wrong = |text: &str| VerifyError::Header(text.to_owned());
         let json = from_base64url(&signature.protected).ok_or_else(|| wrong("is not base64url"))?;
@@ -135,7 +136,7 @@ impl Header {
         let text = |name: &str| header[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let alg = text("alg").ok_or_else(|| wrong("has no `alg`"))?;
         if !header["crit"].is_null() {
-            return Err(wrong("has `crit`, extensions that this program does not know"));
+            return Err(wrong("has `crit`, which requires extensions that are not supported"));
         }
         if !ALGORITHMS.contains(&alg.as_str()) {
             return Err(KeyError::Algorithm(alg).into());

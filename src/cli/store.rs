@@ -1,4 +1,4 @@
-//! `tricord store`: looking after a store's file.
+//! `tricord store`: checks, backs up and describes a store's file.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -10,32 +10,32 @@ use super::parts;
 use super::terminal;
 use crate::store::{self, StoreUrl};
 
-/// Look after the store
+/// Check, back up and describe the store
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 
-    /// Where the store is
+    /// The URL of the store
     #[arg(short, long, env = "TRICORD_STORE__URL", global = true, value_name = "URL", default_value_t, value_parser = crate::config::parse_store_url)]
     store: StoreUrl,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Look for damage; also while the server runs
+    /// Check the store for damage; works while the server runs
     Check,
-    /// Write a copy into a new file; also while the server runs
+    /// Copy the store into a new file; works while the server runs
     Backup {
         /// The file to write
         #[arg(value_name = "PATH")]
         to: PathBuf,
     },
-    /// Tell a store that it was restored from a backup, before the server starts on it
+    /// Mark the store as restored from a backup, before the server starts
     ///
-    /// Clients that saw events which the backup does not hold would otherwise take new events for those.
+    /// Otherwise a client that saw events after the backup would take new events for those.
     Restored,
-    /// Show how many tasks and bytes it holds
+    /// Show the number of tasks and the size of the store
     Stats {
         /// Write JSON
         #[arg(long)]
@@ -54,7 +54,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
         }
         Command::Restored => {
             let generation = store::restored(&args.store)?;
-            writeln!(out, "{} is of generation {generation} now", args.store)?;
+            writeln!(out, "{} now has generation {generation}", args.store)?;
             Exit::Done
         }
         Command::Stats { json } => {

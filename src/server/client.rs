@@ -1,4 +1,6 @@
-//! Whose request it is, for logs: the peer, or whom a trusted proxy names. Nothing else believes a forwarded header.
+//! Finds the address of the client for logs: the peer, or the address that a trusted proxy forwards.
+//!
+//! Nothing else uses a forwarded header.
 
 use std::net::IpAddr;
 
@@ -6,17 +8,17 @@ use http::HeaderMap;
 
 use crate::config::Network;
 
-/// Where each proxy adds the address that it got the request from.
+/// The header to which each proxy appends the address of its own peer.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The address of the client: going back from the peer, the first that is no trusted proxy.
+/// Returns the address of the client: the first one, going back from the peer, that is not a trusted proxy.
 pub(super) fn address(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
     let trusted = |address: &IpAddr| proxies.iter().any(|network| network.contains(*address));
     let mut client = peer.to_canonical();
     let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().filter_map(|line| line.to_str().ok()).collect();
     let mut named = lines.iter().rev().flat_map(|line| line.rsplit(',')).map(str::trim);
     while trusted(&client) {
-        // What comes before something that is no address was not written by a proxy of ours.
+        // A trusted proxy writes only addresses, so nothing before another text can be trusted.
         match named.next().and_then(parse) {
             Some(address) => client = address,
             None => break,
@@ -25,7 +27,7 @@ pub(super) fn address(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) ->
     client
 }
 
-/// An address as proxies write it, with or without a port.
+/// Parses an address with or without a port.
 fn parse(text: &str) -> Option<IpAddr> {
     let address = text.parse().or_else(|_| text.parse().map(|socket: std::net::SocketAddr| socket.ip()));
     address.ok().map(|address: IpAddr| address.to_canonical())
@@ -43,15 +45,15 @@ mod tests {
     }
 
     #[test]
-    fn only_trusted_proxies_are_believed() {
-        assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1", "anybody can send the header");
+    fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
+        assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1", "any client can send the header");
         assert_eq!(client("127.0.0.1", &["198.51.100.7"]), "198.51.100.7");
         assert_eq!(client("::ffff:127.0.0.1", &["[2001:db8::1]:443"]), "2001:db8::1");
         assert_eq!(client("127.0.0.1", &[]), "127.0.0.1");
     }
 
     #[test]
-    fn what_the_client_wrote_itself_is_not_believed() {
+    fn an_address_that_the_client_wrote_is_ignored() {
         assert_eq!(client("127.0.0.1", &["1.1.1.1, 198.51.100.7, 10.0.0.9"]), "198.51.100.7");
         assert_eq!(client("127.0.0.1", &["1.1.1.1", "198.51.100.7"]), "198.51.100.7", "several lines are one list");
         assert_eq!(client("127.0.0.1", &["1.1.1.1, unknown, 10.0.0.9"]), "10.0.0.9");

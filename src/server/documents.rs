@@ -1,4 +1,4 @@
-//! Documents over HTTP: sent once, then known (RFC 9110, conditional requests).
+//! Serves documents over HTTP with conditional requests (RFC 9110, section 13).
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use super::compression;
 use super::routes::read_only;
 use crate::card::Document;
 
-/// Answers with a document, or with the news that it has not changed. It may be kept for `max_age` without asking again.
+/// Answers with a document, or with 304 if the client has this version. Caches may keep it for `max_age`.
 pub(super) fn answer(method: &Method, headers: &HeaderMap, document: &Document, max_age: Duration) -> Response<Body> {
     read_only(method, || {
         let mut response = Response::new(Body::empty());
@@ -28,7 +28,7 @@ pub(super) fn answer(method: &Method, headers: &HeaderMap, document: &Document, 
             0 => "no-cache".to_owned(),
             seconds => format!("public, max-age={seconds}"),
         };
-        // Also where nothing is sent: the response that it stands for would vary (RFC 9110, section 15.4.5).
+        // A 304 has it too, because the 200 in its place would (RFC 9110, section 15.4.5).
         if document.json.len() as u64 >= compression::SMALLEST {
             response.headers_mut().insert(VARY, HeaderValue::from(ACCEPT_ENCODING));
         }
@@ -41,8 +41,7 @@ pub(super) fn answer(method: &Method, headers: &HeaderMap, document: &Document, 
     })
 }
 
-/// Whether the client has this version already. Tags are better than times, so where there are tags the time is not
-/// looked at.
+/// Returns whether the client has this version already. Entity tags take precedence over times.
 fn is_known(headers: &HeaderMap, document: &Document) -> bool {
     if headers.contains_key(IF_NONE_MATCH) {
         let lines = headers.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
@@ -55,7 +54,7 @@ fn is_known(headers: &HeaderMap, document: &Document) -> bool {
         .is_some_and(|since| seconds(document.last_modified) <= seconds(since))
 }
 
-/// HTTP's dates are in whole seconds.
+/// Returns the whole seconds since the epoch, because dates in HTTP have no fraction.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map(|since| since.as_secs()).unwrap_or_default()
 }
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_known_by_its_tag_or_else_by_its_time() {
+    fn a_known_document_is_found_by_its_tag_or_without_one_by_its_time() {
         for tags in ["\"a\"", "\"b\", W/\"a\"", "*"] {
             assert!(known(&[(IF_NONE_MATCH, tags)]), "{tags}");
         }
@@ -80,6 +79,6 @@ mod tests {
         let (before, same) = ("Sun, 09 Sep 2001 01:46:39 GMT", "Sun, 09 Sep 2001 01:46:40 GMT");
         assert!(known(&[(IF_MODIFIED_SINCE, same)]));
         assert!(!known(&[(IF_MODIFIED_SINCE, before)]) && !known(&[(IF_MODIFIED_SINCE, "yesterday")]));
-        assert!(!known(&[(IF_MODIFIED_SINCE, same), (IF_NONE_MATCH, "\"b\"")]), "the tag counts");
+        assert!(!known(&[(IF_MODIFIED_SINCE, same), (IF_NONE_MATCH, "\"b\"")]), "the tag takes precedence");
     }
 }

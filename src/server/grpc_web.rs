@@ -1,4 +1,4 @@
-//! gRPC-Web: gRPC for browsers, which see no trailers and speak whatever version of HTTP. `tonic-web` translates.
+//! gRPC-Web: gRPC for browsers, which cannot read trailers. `tonic-web` translates.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,7 +10,7 @@ use tower::{Layer as _, ServiceExt as _};
 use tricord_bindings::Body;
 use tricord_bindings::pipeline::RequestBody;
 
-/// The media types, of which those with `text` are in base64.
+/// The media types of gRPC-Web. Bodies of those with `text` are in base64.
 const TYPES: [&str; 4] = [
     "application/grpc-web",
     "application/grpc-web+proto",
@@ -18,7 +18,8 @@ const TYPES: [&str; 4] = [
     "application/grpc-web-text+proto",
 ];
 
-/// Whether a request is of gRPC-Web. A parameter of the content type is taken off, since the translator knows none.
+/// Returns whether this is a gRPC-Web request. Removes the parameters of its media type, which `tonic-web` does not
+/// accept.
 pub(super) fn take<B>(request: &mut Request<B>) -> bool {
     let Some(Ok(value)) = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str) else { return false };
     let (essence, parameters) = value.split_once(';').map_or((value, None), |(essence, rest)| (essence, Some(rest)));
@@ -32,7 +33,7 @@ pub(super) fn take<B>(request: &mut Request<B>) -> bool {
     true
 }
 
-/// Answers a request of gRPC-Web by what answers gRPC.
+/// Answers a gRPC-Web request with a gRPC service.
 pub(super) async fn answer<B, F>(request: Request<B>, grpc: impl Fn(Request<tonic::body::Body>) -> F) -> Response<Body>
 where
     B: RequestBody,

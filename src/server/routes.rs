@@ -15,32 +15,32 @@ use crate::protocol::{
 use crate::schema::http_json::{ACTIONS, WORDS};
 use crate::schema::{AgentInterface, GetTaskRequest, RPCS};
 
-/// Gives the card of an agent, or of the default one; `None` when there is no such agent.
+/// Returns the card of the named agent, or of the default agent; `None` if there is no such agent.
 pub(crate) type Cards = Arc<dyn Fn(Option<&str>) -> Option<Arc<Document>> + Send + Sync>;
 
-/// What a path outside the schema means.
+/// The route of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
-    /// The process runs.
+    /// The liveness probe: the process runs.
     Live,
-    /// The server takes work.
+    /// The readiness probe: the server accepts calls.
     Ready,
-    /// The HTTP+JSON wire, described.
+    /// The OpenAPI document of the HTTP+JSON binding.
     OpenApi,
-    /// The JSON-RPC wire, described.
+    /// The OpenRPC document of the JSON-RPC binding.
     OpenRpc,
-    /// The keys that cards are signed with.
+    /// The public keys that verify the cards.
     Keys,
-    /// A card: of the default agent, or of this one.
+    /// The card of the default agent, or of the named one.
     Card(Option<std::borrow::Cow<'a, str>>),
-    /// JSON-RPC, if it is a POST: of any agent, or of this one.
+    /// The JSON-RPC endpoint of all agents, or of the named one.
     JsonRpc(Option<std::borrow::Cow<'a, str>>),
-    /// None of them.
+    /// None of these: a path for the schema to resolve.
     Schema,
 }
 
 impl<'a> Route<'a> {
-    /// Finds the place of a path. `below` is what follows the base path, where the path is below it.
+    /// Returns the route of a path. `below` is the rest of the path after the base path, if the path is below that.
     pub(super) fn of(path: &'a str, below: Option<&'a str>) -> Self {
         match path.strip_suffix('/').unwrap_or(path) {
             LIVE_PATH => return Route::Live,
@@ -70,7 +70,7 @@ impl<'a> Route<'a> {
     }
 }
 
-/// Returns every path that is served with these agents, with an example for each variable.
+/// Returns every path that a server with these agents answers, with an example value for each variable.
 pub(super) fn paths(base_path: &str, agents: &[String]) -> Vec<String> {
     let mut below = vec![String::new(), OPENAPI_PATH.to_owned(), OPENRPC_PATH.to_owned(), KEYS_PATH.to_owned()];
     for agent in agents.iter().map(|agent| format!("/{agent}")).chain([String::new()]) {
@@ -91,22 +91,22 @@ pub(super) fn paths(base_path: &str, agents: &[String]) -> Vec<String> {
     paths
 }
 
-/// Returns a path of a template, with an example for each variable.
+/// Returns a template with an example value for each variable.
 fn example(template: &str) -> String {
     let mut pieces = template.split('{');
     let first = pieces.next().unwrap_or_default().to_owned();
     pieces.fold(first, |path, piece| path + "example" + piece.split_once('}').map_or("", |(_, rest)| rest))
 }
 
-/// What follows the base path, where a path is below it.
+/// Returns the rest of a path after the base path, if the path is below that.
 pub(super) fn below<'a>(path: &'a str, base_path: &str) -> Option<&'a str> {
     path.strip_prefix(base_path).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether an interface of a card is answered at the address that the card has, where `public_url` is the address of the
+/// Returns whether the server answers an interface of a card at the URL in the card. `public_url` is the URL of the
 /// server's root.
 pub(crate) fn is_served(interface: &AgentInterface, public_url: &str, base_path: &str) -> bool {
-    let is = |path: &str, place: Route<'_>| Route::of(path, below(path, base_path)) == place;
+    let is = |path: &str, route: Route<'_>| Route::of(path, below(path, base_path)) == route;
     let path = interface.url.strip_prefix(public_url);
     match binding_of(&interface.protocol_binding) {
         // gRPC has its own paths, whatever the base path is.
@@ -119,15 +119,16 @@ pub(crate) fn is_served(interface: &AgentInterface, public_url: &str, base_path:
     }
 }
 
-/// Whether an agent could be called so: a word of the schema's own paths, or a mistyped action, is no agent.
+/// Returns whether a segment can be the name of an agent. Words of the schema's paths and mistyped actions cannot.
 fn is_name(segment: &str) -> bool {
     let is_plain = segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     is_plain && !WORDS.contains(&segment)
 }
 
 /// Answers a probe.
-pub(super) fn probe(method: &Method, well: bool) -> Response<Body> {
-    let (status, text) = if well { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") };
+pub(super) fn probe(method: &Method, is_ok: bool) -> Response<Body> {
+    let (status, text) =
+        if is_ok { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") };
     let mut response = read_only(method, || Response::new(Body::from(text)));
     if response.status() == StatusCode::OK {
         *response.status_mut() = status;
@@ -137,7 +138,7 @@ pub(super) fn probe(method: &Method, well: bool) -> Response<Body> {
     response
 }
 
-/// Answers GET and HEAD; other verbs are told so.
+/// Answers GET and HEAD with `answer`, and other methods with 405.
 pub(super) fn read_only(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Response<Body> {
     if matches!(*method, Method::GET | Method::HEAD) {
         return answer();
@@ -152,35 +153,35 @@ pub(super) fn read_only(method: &Method, answer: impl FnOnce() -> Response<Body>
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> Route<'_> {
+    fn route(path: &str) -> Route<'_> {
         Route::of(path, path.strip_prefix("/base"))
     }
 
     #[test]
-    fn every_place_is_found_with_and_without_a_slash_at_the_end() {
+    fn every_route_is_found_with_and_without_a_trailing_slash() {
         let agent = |name: &str| Some(name.to_owned().into());
-        assert_eq!(place("/livez"), Route::Live);
-        assert_eq!(place("/readyz/"), Route::Ready);
-        assert_eq!(place("/base/openapi.json"), Route::OpenApi);
-        assert_eq!(place("/base/openrpc.json/"), Route::OpenRpc);
+        assert_eq!(route("/livez"), Route::Live);
+        assert_eq!(route("/readyz/"), Route::Ready);
+        assert_eq!(route("/base/openapi.json"), Route::OpenApi);
+        assert_eq!(route("/base/openrpc.json/"), Route::OpenRpc);
         for card in ["/.well-known/agent-card.json", "/.well-known/agent.json/"] {
-            assert_eq!(place(card), Route::Card(None));
-            assert_eq!(place(&format!("/base{card}")), Route::Card(None));
-            assert_eq!(place(&format!("/base/a{card}")), Route::Card(agent("a")));
+            assert_eq!(route(card), Route::Card(None));
+            assert_eq!(route(&format!("/base{card}")), Route::Card(None));
+            assert_eq!(route(&format!("/base/a{card}")), Route::Card(agent("a")));
         }
         for keys in ["/.well-known/jwks.json", "/base/.well-known/jwks.json"] {
-            assert_eq!(place(keys), Route::Keys);
+            assert_eq!(route(keys), Route::Keys);
         }
         for root in ["/base", "/base/"] {
-            assert_eq!(place(root), Route::JsonRpc(None));
+            assert_eq!(route(root), Route::JsonRpc(None));
         }
         for one in ["/base/a", "/base/a/", "/base/%61"] {
-            assert_eq!(place(one), Route::JsonRpc(agent("a")));
+            assert_eq!(route(one), Route::JsonRpc(agent("a")));
         }
     }
 
     #[test]
-    fn a_base_path_that_is_a_route_already_leaves_interfaces_unserved() {
+    fn a_base_path_that_collides_with_a_route_hides_the_interface() {
         let interface = |binding: &str, base_path: &str| AgentInterface {
             url: format!("https://a.example/x{base_path}"),
             protocol_binding: binding.into(),
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_the_schema_are_left_to_it() {
+    fn paths_of_the_schema_are_not_routes() {
         for path in [
             "/base/tasks",
             "/base/message:send",
@@ -226,7 +227,7 @@ mod tests {
             "/base/a/b",
             "/other",
         ] {
-            assert_eq!(place(path), Route::Schema, "{path}");
+            assert_eq!(route(path), Route::Schema, "{path}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What a card asks of callers: the extensions that it requires.
+//! Negotiates extensions between the caller and the card of an agent.
 
 use tricord_bindings::Error;
 
 use crate::protocol;
 use crate::schema::AgentCard;
 
-/// Leaves in `extensions` those that the agent knows, which are then in use (§3.3.4, §4.6). Unknown URIs are ignored.
+/// Reduces `extensions` to those that the agent supports, which are then in use (§3.3.4, §4.6).
 ///
 /// # Errors
 /// `EXTENSION_SUPPORT_REQUIRED` if the caller does not name an extension that the agent requires.
@@ -17,11 +17,11 @@ pub(super) fn negotiate_extensions(card: &AgentCard, extensions: &mut Vec<String
     }
     let mut seen = Vec::new();
     extensions.retain(|uri| {
-        let news = known.iter().any(|known| known.uri == *uri) && !seen.contains(uri);
-        if news {
+        let is_new = known.iter().any(|known| known.uri == *uri) && !seen.contains(uri);
+        if is_new {
             seen.push(uri.clone());
         }
-        news
+        is_new
     });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The media types that an agent reads, and whether a message keeps to them.
+//! Checks the fields of a request: the media types of its parts, and the history length.
 
 use tricord_bindings::media_type::{includes, normalize};
 use tricord_bindings::{Error, Violation};
@@ -7,7 +7,7 @@ use crate::protocol;
 use crate::schema::part::Content;
 use crate::schema::{AgentCard, Message, Part};
 
-/// The media types that an agent reads: its card's defaults and those of every skill.
+/// The media types that an agent accepts: the defaults of its card and those of every skill.
 #[derive(Debug)]
 pub(super) struct MediaTypes(Vec<String>);
 
@@ -20,14 +20,14 @@ impl MediaTypes {
         Self(types)
     }
 
-    /// Refuses a message with a part of a media type that the agent does not read.
+    /// Returns an error if the agent does not accept the media type of a part.
     pub(super) fn check(&self, message: &Message) -> Result<(), Error> {
         for (index, part) in message.parts.iter().enumerate() {
             if let Some(media_type) = media_type(part)
-                && !self.reads(&media_type)
+                && !self.accepts(&media_type)
             {
-                let readable = self.0.join(", ");
-                let message = format!("message.parts[{index}]: the agent reads {readable}, not {media_type}");
+                let accepted = self.0.join(", ");
+                let message = format!("message.parts[{index}]: the agent accepts {accepted}, not {media_type}");
                 let error = Error::new(&protocol::CONTENT_TYPE_NOT_SUPPORTED, message);
                 return Err(error.with("mediaType", media_type));
             }
@@ -35,12 +35,12 @@ impl MediaTypes {
         Ok(())
     }
 
-    fn reads(&self, media_type: &str) -> bool {
+    fn accepts(&self, media_type: &str) -> bool {
         self.0.iter().any(|known| includes(known, media_type))
     }
 }
 
-/// The media type of a part; `None` for bytes and links that name none, which every agent takes.
+/// Returns the media type of a part. Bytes and links may have none, and then every agent accepts them.
 fn media_type(part: &Part) -> Option<String> {
     if !part.media_type.is_empty() {
         return Some(normalize(&part.media_type));
@@ -52,7 +52,7 @@ fn media_type(part: &Part) -> Option<String> {
     }
 }
 
-/// Reads a history length: absent is all, negative is an error (§3.2.4).
+/// Checks a history length. Absent means the whole history; a negative length is an error (§3.2.4).
 pub(super) fn history_length(field: &str, length: Option<i32>) -> Result<Option<u32>, Error> {
     length.map(|length| u32::try_from(length).map_err(|_| violation(field, "must not be negative"))).transpose()
 }

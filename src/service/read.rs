@@ -16,9 +16,9 @@ use crate::task::fold;
 use super::parts::{history_length, violation};
 use super::{Call, Service, failure};
 
-/// The tasks on a page if the client does not say how many.
-const PAGE: i32 = 50;
-/// The most tasks that a client may ask for on a page.
+/// The size of a page if the client sets none.
+const DEFAULT_PAGE: i32 = 50;
+/// The largest page that a client can request.
 const MAX_PAGE: i32 = 100;
 
 /// The size of a page, in bytes of protobuf, at which it ends. It has one task at least.
@@ -44,7 +44,7 @@ pub(super) async fn list(
 ) -> Result<Reply<ListTasksResponse>, Error> {
     let history = history_length("historyLength", request.history_length)?;
     let page_size = match request.page_size {
-        None => PAGE,
+        None => DEFAULT_PAGE,
         Some(size @ 1..=MAX_PAGE) => size,
         Some(_) => return Err(violation("pageSize", "must be from 1 to 100")),
     };
@@ -54,7 +54,7 @@ pub(super) async fn list(
         owner: Arc::clone(call.principal.owner()),
         context: (!request.context_id.is_empty()).then(|| request.context_id.as_str().into()),
         state: (request.status() != TaskState::Unspecified).then(|| request.status()),
-        // Inclusive at the store's own precision: a time between two microseconds excludes the earlier one.
+        // The bound is inclusive and the store counts microseconds, so a fraction of one rounds up.
         after_us: request
             .status_timestamp_after
             .as_ref()
@@ -71,7 +71,7 @@ pub(super) async fn list(
         query.cursor = Some((token.status_us, token.id));
         token.total
     };
-    // One more than asked for tells whether there is a next page.
+    // One row more than the page shows whether there is a next page.
     query.limit += 1;
     let mut rows = store.list(&query).await.map_err(|e| failure::read(&e))?;
     query.limit -= 1;
@@ -95,7 +95,7 @@ pub(super) async fn list(
     Ok(Reply::Owned(ListTasksResponse { tasks, next_page_token, page_size, total_size }))
 }
 
-/// Returns a copy of a task with what the client wants to see in a list.
+/// Returns a copy of a task for a list, with at most `history` messages, and without artifacts unless requested.
 fn listed(task: &Encoded<Task>, history: Option<u32>, artifacts: bool) -> Task {
     let mut listed = fold::limited(task.value(), history).unwrap_or_else(|| task.value().clone());
     if !artifacts {

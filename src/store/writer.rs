@@ -1,7 +1,7 @@
-//! The writer: one thread that writes whatever waits in one transaction, again and again.
+//! The writer: one thread that writes everything that waits in one transaction, and repeats.
 //!
-//! There is no timer. A batch is what arrived while the last commit waited for the disk, so a lone append is written
-//! at once and a thousand cost little more than one. Nobody waits for a lock that is held across a write.
+//! There is no timer. A batch is what arrived while the last commit waited for the disk, so a single append is
+//! written at once, and a thousand cost little more. No lock is held during a write.
 
 use super::backend::{Answer, Batch};
 use super::job::QueuedJob;
@@ -16,31 +16,31 @@ use std::{fmt, mem};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-/// How often a store that failed is tried again.
+/// The time between attempts to write to a store that failed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// Something that has records to write.
+/// A source of records to write.
 pub trait Pending: Send + Sync + 'static {
-    /// Takes what is to be written, numbered and encoded; `None` if there is nothing left. Called on the writer's
-    /// thread, once for each [`Writer::push`]; it must not block.
+    /// Takes the records to write, numbered and encoded, or returns `None` if there are none. Called on the writer's
+    /// thread, once for each [`Writer::push`]. Must not block.
     fn take(&self) -> Option<Append>;
 
-    /// What was taken last was not written, and nothing that follows it may be. Called on the writer's thread, before it
-    /// takes anything else; it must not block.
+    /// Reports that the records taken last were not written, and that no later ones may be. Called on the writer's
+    /// thread before it takes anything else. Must not block.
     fn refused(&self) {}
 }
 
-/// What came of a transaction, for everything whose [`Pending::take`] was in it.
+/// The result of a transaction, for every source of its records.
 #[derive(Debug)]
 pub enum Commit<P> {
-    /// The transaction is durable: for each the seq of its last record, or why it alone was refused.
+    /// The transaction is durable. Each source has the seq of its last record, or the error for its own append.
     Done(Vec<(Arc<P>, Result<u64, AppendError>)>),
-    /// Nothing of it counts as written. Where the disk failed in the very commit, some of it may be found later: what
-    /// the store then says is the truth.
+    /// Nothing of the transaction counts as written. If the disk failed during the commit, the store may later contain
+    /// it after all, and then the store is right.
     Failed(Vec<Arc<P>>, StoreError),
 }
 
-/// The handle on the writer's thread. When the last clone is gone the thread writes what is left, and ends.
+/// A handle on the writer's thread. When the last clone is dropped, the thread writes what is left and ends.
 pub struct Writer<P>(Arc<Handle<P>>);
 
 impl<P> Clone for Writer<P> {
@@ -71,7 +71,7 @@ impl<P: Pending> Writer<P> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Closed`] if the store has or had a writer, [`StoreError::Io`] if no thread can be made.
+    /// [`StoreError::Closed`] if the store has or had a writer, [`StoreError::Io`] if no thread can be started.
     pub fn start(store: Store, commits: mpsc::UnboundedSender<Commit<P>>) -> Result<Writer<P>, StoreError> {
         if !store.queue().claim_writer() {
             return Err(StoreError::Closed);
@@ -86,38 +86,38 @@ impl<P: Pending> Writer<P> {
         Ok(Writer(Arc::new(Handle { dirty, store, thread: Mutex::new(Some(thread)) })))
     }
 
-    /// Adds `item` to those that the next commit asks for what they have to write, and wakes the writer if it sleeps.
-    /// Cheap, from any thread. An item pushed twice is asked twice.
+    /// Queues `item` for the next commit, and wakes the writer if it sleeps. Cheap, and callable from any thread. For
+    /// an item that is pushed twice, [`Pending::take`] is called twice.
     pub fn push(&self, item: Arc<P>) {
         self.enqueue(item);
         self.wake();
     }
 
-    /// Adds an item without waking the writer. Returns whether it is the first that waits: the caller then has to see to
-    /// it that [`Writer::wake`] is called.
+    /// Queues an item without waking the writer. Returns whether it is the first in the queue: then the caller has to
+    /// make sure that [`Writer::wake`] is called.
     pub fn enqueue(&self, item: Arc<P>) -> bool {
         let mut items = lock(&self.0.dirty.items);
         items.push(item);
         items.len() == 1
     }
 
-    /// Wakes the writer if it sleeps. A writer at work takes what was added when its commit is done.
+    /// Wakes the writer if it sleeps. Otherwise it takes the queued items after its current commit.
     pub fn wake(&self) {
         self.0.store.queue().wake();
     }
 
-    /// Adds several items and wakes the writer once.
+    /// Queues several items and wakes the writer once.
     pub fn push_all(&self, items: impl IntoIterator<Item = Arc<P>>) {
         lock(&self.0.dirty.items).extend(items);
         self.0.store.queue().wake();
     }
 
-    /// Writes what was pushed and stops the thread. It waits for that, so call it where blocking is allowed. Items
-    /// pushed later are never asked, and the store's file is free as soon as the other handles on it are gone.
+    /// Writes what was pushed, stops the thread and blocks until it has ended. Items pushed later are never written.
+    /// The store's file is free once the other handles on it are dropped.
     pub fn close(&self) {
         self.0.close();
         if let Some(thread) = lock(&self.0.thread).take() {
-            // A panic there has already been reported through the store's health.
+            // The store's health has already reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -142,7 +142,7 @@ struct Work<P> {
     commits: mpsc::UnboundedSender<Commit<P>>,
     /// Why the last commit failed, and when to try again.
     failing: Option<(StoreError, Instant)>,
-    /// What waits for a backend that does not answer at once. Most never need it.
+    /// Runs a backend that does not answer at once. Created on first use, because most backends do not need it.
     runtime: Option<Runtime>,
 }
 
@@ -166,11 +166,11 @@ impl<P: Pending> Work<P> {
         self.store.queue().close();
         let store = self.store.clone();
         if let Err(error) = self.wait(store.backend().close()) {
-            tracing::warn!(%error, "the store could not be put in order at its end");
+            tracing::warn!(%error, "the store could not be closed cleanly");
         }
     }
 
-    /// Waits for a backend.
+    /// Waits for the answer of a backend.
     fn wait<T>(&mut self, answer: Answer<'_, T>) -> Result<T, StoreError> {
         let answer = match answer {
             Either::Left(ready) => return ready.into_inner(),
@@ -183,9 +183,11 @@ impl<P: Pending> Work<P> {
         self.runtime.as_ref().map_or(Err(StoreError::Closed), |runtime| runtime.block_on(answer))
     }
 
-    /// Takes what waits. Half the cost of a commit is the same for one task as for ten, and the clients that the last commit
-    /// answered are about to come back: where much less waits than was written last, whoever is ready to run goes first.
-    /// That costs nothing where this thread has a core for itself, and never waits for a clock.
+    /// Takes the queued items.
+    ///
+    /// Half the cost of a commit is the same for one task as for ten, and the clients that the last commit answered are
+    /// about to send more. So if the queue is much shorter than the last batch, this thread yields to them first. That
+    /// costs nothing if the thread has a core for itself, and involves no timer.
     fn gather(&self, last: usize) -> Vec<Arc<P>> {
         let mut items = mem::take(&mut *lock(&self.dirty.items));
         for _ in 0..2 {
@@ -216,7 +218,7 @@ impl<P: Pending> Work<P> {
             }
         }
         if let Some((why, _)) = &self.failing {
-            // Refused at once: trying each would make every caller wait for the device.
+            // Fails at once: an attempt for each would make every caller wait for the device.
             return self.refuse(&why.clone(), taken, jobs);
         }
         if appends.is_empty() && jobs.is_empty() {
@@ -242,7 +244,7 @@ impl<P: Pending> Work<P> {
         }
     }
 
-    /// Tells everybody that nothing of theirs was written.
+    /// Reports to all sources and jobs that nothing was written.
     fn refuse(&self, why: &StoreError, taken: Vec<Arc<P>>, jobs: Vec<QueuedJob>) {
         taken.iter().for_each(|item| item.refused());
         jobs.into_iter().for_each(|job| job.finish(Err(why)));
@@ -259,7 +261,7 @@ impl<P: Pending> Work<P> {
         }
     }
 
-    /// Tries a failing store again when it is time.
+    /// Tries a failing store again once the next attempt is due.
     fn probe(&mut self) {
         let Some((why, at)) = self.failing.clone() else { return };
         if Instant::now() < at || why == StoreError::TakenOver {
@@ -283,7 +285,7 @@ impl<P: Pending> Work<P> {
 }
 
 impl<P> Drop for Work<P> {
-    /// If the thread dies of a panic nobody may wait for it for ever.
+    /// Ensures that nothing waits for ever for a thread that panicked.
     fn drop(&mut self) {
         self.store.queue().close();
         if thread::panicking() {

@@ -1,8 +1,8 @@
 //! Idempotency: a request is carried out once, and each retry of it gets the same answer.
 //!
-//! A request has a key if the client sent one in `Idempotency-Key`, or if the agent is configured to take the message id as
-//! one. A key counts within its agent and owner. A request with the key of an earlier one and the same content is a retry; with
-//! other content it is refused.
+//! A request has a key if the client sent one in `Idempotency-Key`, or if the agent is configured to take the message
+//! id as one. A key counts within its agent and owner. A request with the key of an earlier one and the same content is
+//! a retry; with other content it is refused.
 //!
 //! A key is in one of these states:
 //!
@@ -26,9 +26,9 @@
 //! | Task | The task as it is now; it waits with the first request if a run is live | A row with the task's id, written by the commit that creates the task or appends the follow-up | Task |
 //! | Message | The same message | A row with the message, written before anybody is answered | Message |
 //!
-//! Claimed and Submitted also exist in memory, in [`UnderWay`], and only there do they keep a second request out. The store
-//! gives the key of an open row to whoever asks, because a process that asks holds the key in memory: the row is from a process
-//! that ended, or from a request that failed. So a crash never blocks a key.
+//! Claimed and Submitted also exist in memory, in [`UnderWay`], and only there do they keep a second request out. The
+//! store gives the key of an open row to whoever asks, because a process that asks holds the key in memory: the row is
+//! from a process that ended, or from a request that failed. So a crash never blocks a key.
 
 mod key;
 mod replay;
@@ -78,8 +78,8 @@ impl Idempotency {
     ///
     /// # Errors
     ///
-    /// `INVALID_PARAMS` when the key belongs to another request; what `submit` returns, after which the key is free; and
-    /// unavailable when the store fails.
+    /// `INVALID_PARAMS` when the key belongs to another request; what `submit` returns, after which the key is free;
+    /// and unavailable when the store fails.
     pub(super) async fn submit_once<F>(
         &self,
         claim: Claim,

@@ -1,4 +1,4 @@
-//! The check of a store's file: everything in it against everything else.
+//! Checks the consistency of a store's file.
 
 use super::super::append::SEQ_BITS;
 use super::super::report::CheckReport;
@@ -12,12 +12,12 @@ use prost::Message;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::Path;
 
-/// Checks everything: SQLite's own check, logs without gaps, rows and counters that agree with the logs.
+/// Runs SQLite's integrity check, then checks that logs have no gaps and that rows and counters agree with them.
 pub(super) fn check(path: &Path) -> Result<CheckReport, OpenError> {
     let (path, conn) = existing(path)?;
     let mut report = CheckReport::default();
     let checked = (|| {
-        // One moment of the store, however long it takes.
+        // A single snapshot, however long the check takes.
         conn.execute_batch("BEGIN")?;
         conn.prepare("PRAGMA integrity_check")?
             .query_map([], |row| row.get::<_, String>(0))?
@@ -40,23 +40,23 @@ fn check_counters(conn: &Connection, report: &mut CheckReport) -> rusqlite::Resu
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (scope, state, n, tasks): (i64, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        report.problem(format!("scope {scope}, state {state}: counted {n}, but there are {tasks}"));
+        report.problem(format!("scope {scope}, state {state}: the counter is {n}, the number of tasks {tasks}"));
     }
-    let homeless: i64 =
+    let orphans: i64 =
         conn.query_row("SELECT count(*) FROM task WHERE scope NOT IN (SELECT pk FROM scope)", [], |row| row.get(0))?;
-    if homeless > 0 {
-        report.problem(format!("{homeless} tasks belong to no agent and owner"));
+    if orphans > 0 {
+        report.problem(format!("{orphans} tasks belong to no agent and owner"));
     }
     Ok(())
 }
 
 fn check_logs(conn: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
-    let mut lost = conn.prepare(
+    let mut without_task = conn.prepare(
         "SELECT DISTINCT k >> ?1 FROM log WHERE k >> ?1 NOT IN (SELECT pk FROM task)
          UNION SELECT pk FROM checkpoint WHERE pk NOT IN (SELECT pk FROM task) AND ?1 = ?1",
     )?;
-    for pk in lost.query_map([SEQ_BITS], |row| row.get::<_, TaskPk>(0))? {
-        report.problem(format!("task {}: records or a checkpoint, but no task", pk?));
+    for pk in without_task.query_map([SEQ_BITS], |row| row.get::<_, TaskPk>(0))? {
+        report.problem(format!("task {}: there are records or a checkpoint, but no task", pk?));
     }
     let mut tasks = conn.prepare("SELECT pk, state FROM task ORDER BY pk")?;
     let mut rows = tasks.query([])?;
@@ -70,7 +70,7 @@ fn check_logs(conn: &Connection, report: &mut CheckReport) -> rusqlite::Result<(
     Ok(())
 }
 
-/// Reads one task's log as a fold would. Returns the first thing that is wrong with it.
+/// Checks the log of one task. Returns the first problem.
 fn check_log(conn: &Connection, pk: TaskPk, state: i32, records: &mut u64) -> rusqlite::Result<Option<String>> {
     let checkpoint = conn
         .prepare_cached("SELECT seq, body FROM checkpoint WHERE pk = ?1")?
@@ -83,7 +83,7 @@ fn check_log(conn: &Connection, pk: TaskPk, state: i32, records: &mut u64) -> ru
                 covered = seq;
                 last_state = fold.task.and_then(|task| task.status).map(|status| status.state);
             }
-            Ok(fold) => return Ok(Some(format!("a checkpoint of {seq} that says it is of {}", fold.seq))),
+            Ok(fold) => return Ok(Some(format!("the checkpoint of record {seq} contains record number {}", fold.seq))),
             Err(error) => return Ok(Some(format!("the checkpoint cannot be read: {error}"))),
         }
     }
@@ -106,7 +106,7 @@ fn check_log(conn: &Connection, pk: TaskPk, state: i32, records: &mut u64) -> ru
                 return Ok(Some(format!("record {} follows {}", record.seq, last.unwrap_or(covered))));
             }
             if record.time_us < last_us {
-                return Ok(Some(format!("record {} is older than the one before", record.seq)));
+                return Ok(Some(format!("record {} is older than the one before it", record.seq)));
             }
             (last, last_us) = (Some(record.seq), record.time_us);
             if let Some(Event::Status(status)) = record.event
@@ -117,12 +117,14 @@ fn check_log(conn: &Connection, pk: TaskPk, state: i32, records: &mut u64) -> ru
         }
         let key = row.get::<_, i64>(0)? as u64 & MAX_SEQ;
         if last != Some(key) {
-            return Ok(Some(format!("a row of {key} ends with record {last:?}")));
+            return Ok(Some(format!("the row for record {key} ends with record {last:?}")));
         }
     }
     Ok(match last_state {
-        _ if last.is_none() && covered == 0 => Some("no record and no checkpoint".into()),
-        Some(folded) if folded != state => Some(format!("the row says state {state}, the log {folded}")),
+        _ if last.is_none() && covered == 0 => Some("there is neither a record nor a checkpoint".into()),
+        Some(folded) if folded != state => {
+            Some(format!("the task has state {state}, but its log ends in state {folded}"))
+        }
         _ => None,
     })
 }

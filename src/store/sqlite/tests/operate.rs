@@ -106,19 +106,19 @@ fn a_check_names_what_is_wrong() {
         assert!(!report.is_sound());
         assert!(report.problems.iter().any(|p| p.contains(says)), "{sql}: {report:?}");
     };
-    break_it("UPDATE counter SET n = n + 1 WHERE state = 3", "counted 2, but there are 1");
-    break_it("DELETE FROM counter", "counted 0, but there are 1");
+    break_it("UPDATE counter SET n = n + 1 WHERE state = 3", "the counter is 2, the number of tasks 1");
+    break_it("DELETE FROM counter", "the counter is 0, the number of tasks 1");
     break_it("DELETE FROM log WHERE k & 0xFFFFF = 3", "record 4 follows 2");
     break_it(
         "UPDATE task SET state = 4; UPDATE counter SET state = 4 WHERE state = 3",
-        "the row says state 4, the log 3",
+        "the task has state 4, but its log ends in state 3",
     );
     break_it("DELETE FROM task", "records or a checkpoint, but no task");
-    break_it("UPDATE checkpoint SET seq = 3", "a checkpoint of 3 that says it is of 4");
-    break_it("DELETE FROM log; DELETE FROM checkpoint", "no record and no checkpoint");
+    break_it("UPDATE checkpoint SET seq = 3", "the checkpoint of record 3 contains record number 4");
+    break_it("DELETE FROM log; DELETE FROM checkpoint", "there is neither a record nor a checkpoint");
     break_it("UPDATE log SET body = x'ff'", "records cannot be read");
     break_it("UPDATE task SET scope = 9; UPDATE counter SET scope = 9", "belong to no agent and owner");
-    break_it("UPDATE log SET k = k + 1 WHERE k & 0xFFFFF = 4", "a row of 5 ends with record Some(4)");
+    break_it("UPDATE log SET k = k + 1 WHERE k & 0xFFFFF = 4", "the row for record 5 ends with record Some(4)");
 }
 
 #[test]
