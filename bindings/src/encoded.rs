@@ -2,16 +2,16 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::Error;
 use crate::budget::BudgetPermit;
 use crate::codec::{Codec, JsonMessage, MAX_CODECS};
 use crate::offload::LARGE;
-use crate::output::{Encoding, Output};
+use crate::output::{Encoding, LargeEncoding, Output, Taken};
 
-/// A message with its encodings: protobuf, and JSON by each [`Codec`]. Each is kept from the second use on, and a large one
-/// from the first.
+/// A message with its encodings: protobuf, and JSON by each [`Codec`]. Each is kept from the second use on. A large one is
+/// kept from the first, and only as long as it is being sent to somebody.
 ///
 /// The events of streams and cached tasks are held like this: five hundred readers of one event cost two encodings, and the
 /// encoding of a small message that is read once is not kept.
@@ -23,11 +23,13 @@ pub struct Encoded<T> {
     permit: Option<BudgetPermit>,
 }
 
-/// An encoding: nothing before the first use, kept from the second one on, or from the first if it is large.
+/// An encoding: nothing before the first use, kept from the second one on; a large one while it is sent.
 #[derive(Default)]
 struct Kept {
     used: AtomicBool,
     encoding: OnceLock<Encoding>,
+    is_large: AtomicBool,
+    large: Mutex<Weak<LargeEncoding>>,
 }
 
 impl Kept {
@@ -37,15 +39,39 @@ impl Kept {
             out.push_shared(encoding);
             return Ok(());
         }
+        if let Some(large) = self.large() {
+            out.push_shared(&large.into());
+            return Ok(());
+        }
         let is_again = self.used.swap(true, Ordering::Relaxed);
         let mark = out.mark();
         encode(out)?;
         if (is_again || out.written(mark) >= LARGE)
-            && let Some(encoding) = out.take(mark)?
+            && let Some(taken) = out.take(mark)?
         {
-            out.push_shared(self.encoding.get_or_init(|| encoding));
+            match taken {
+                Taken::Small(encoding) => out.push_shared(self.encoding.get_or_init(|| encoding)),
+                Taken::Large(large) => {
+                    *self.lock() = Arc::downgrade(&large);
+                    self.is_large.store(true, Ordering::Release);
+                    out.push_shared(&large.into());
+                }
+            }
         }
         Ok(())
+    }
+
+    fn large(&self) -> Option<Arc<LargeEncoding>> {
+        if self.is_large.load(Ordering::Acquire) { self.lock().upgrade() } else { None }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Weak<LargeEncoding>> {
+        // A handle is replaced whole.
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_there(&self) -> bool {
+        self.encoding.get().is_some() || self.large().is_some()
     }
 
     fn len(&self) -> Option<usize> {
@@ -198,7 +224,7 @@ impl<T: prost::Message> Encoded<T> {
             Some(codec) => self.json.get(codec.slot()),
             None => Some(&self.protobuf),
         };
-        if kept.is_some_and(|kept| kept.encoding.get().is_some()) { 0 } else { self.protobuf_len() }
+        if kept.is_some_and(Kept::is_there) { 0 } else { self.protobuf_len() }
     }
 }
 

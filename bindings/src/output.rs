@@ -30,7 +30,7 @@ pub struct Output {
     budget: Option<Arc<Budget>>,
 }
 
-/// Encoded bytes that may be shared. Large ones are charged as long as anybody holds them.
+/// Encoded bytes that may be shared.
 #[derive(Debug, Clone)]
 pub struct Encoding {
     bytes: Bytes,
@@ -43,6 +43,37 @@ impl Encoding {
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
+}
+
+/// A large encoding, charged as long as anybody holds it.
+#[derive(Debug)]
+pub(crate) struct LargeEncoding {
+    bytes: Bytes,
+    is_one_line: bool,
+}
+
+impl From<Arc<LargeEncoding>> for Encoding {
+    fn from(large: Arc<LargeEncoding>) -> Self {
+        let is_one_line = large.is_one_line;
+        Self { bytes: Bytes::from_owner(Holder(large)), is_one_line }
+    }
+}
+
+/// Keeps a large encoding while its bytes are used.
+struct Holder(Arc<LargeEncoding>);
+
+impl AsRef<[u8]> for Holder {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+/// What was taken out of an output, for sharing.
+pub(crate) enum Taken {
+    /// It is worth keeping with the message.
+    Small(Encoding),
+    /// It is kept only while it is sent.
+    Large(Arc<LargeEncoding>),
 }
 
 /// A point in what was written.
@@ -111,14 +142,17 @@ impl Output {
     ///
     /// # Errors
     /// [`UNAVAILABLE`](crate::error::kinds::UNAVAILABLE) if it is large and the budget is used up.
-    pub(crate) fn take(&mut self, mark: Mark) -> Result<Option<Encoding>, Error> {
+    pub(crate) fn take(&mut self, mark: Mark) -> Result<Option<Taken>, Error> {
         if self.pieces.len() > mark.pieces {
             return Ok(None);
         }
         let bytes = self.buffer.split_off(mark.length);
         let is_one_line = line_end(&bytes).is_none();
-        let bytes = if bytes.len() < LARGE { bytes.into() } else { charged(self.budget.as_ref(), bytes)? };
-        Ok(Some(Encoding { bytes, is_one_line }))
+        if bytes.len() < LARGE {
+            return Ok(Some(Taken::Small(Encoding { bytes: bytes.into(), is_one_line })));
+        }
+        let bytes = charged(self.budget.as_ref(), bytes)?;
+        Ok(Some(Taken::Large(Arc::new(LargeEncoding { bytes, is_one_line }))))
     }
 
     /// Returns how many bytes were written after a point, if all of them are in the buffer.
@@ -240,7 +274,10 @@ mod tests {
         let mut out = Output::new(Some(budget));
         let mark = out.mark();
         out.extend_from_slice(bytes.as_bytes());
-        out.take(mark).unwrap().unwrap()
+        match out.take(mark).unwrap().unwrap() {
+            Taken::Small(encoding) => encoding,
+            Taken::Large(large) => large.into(),
+        }
     }
 
     fn text(mut pieces: Pieces) -> String {

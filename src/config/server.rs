@@ -8,7 +8,7 @@ use tricord_bindings::BindingSettings;
 use tricord_bindings::server::ConnectionLimits;
 
 use crate::settings::located::Value;
-use crate::settings::read::{boolean, parsed, text, texts};
+use crate::settings::read::{boolean, count, parsed, text, texts};
 use crate::settings::value::{address, base_url, duration};
 use crate::settings::{Network, Secret, Section};
 
@@ -44,6 +44,10 @@ pub struct ServerConfig {
     pub ping_interval: Option<Duration>,
     /// `keep_alive`: the interval of HTTP/2 pings, and how long a peer has to answer one. Not 0.
     pub keep_alive: Duration,
+    /// `write_timeout`: how long a peer may read nothing of what waits for it, until its stream or connection is closed. Not 0.
+    pub write_timeout: Duration,
+    /// `streams_per_connection`: requests and streams at one time on one HTTP/2 connection.
+    pub streams_per_connection: u32,
     /// `grace`: how long runs may go on after SIGTERM.
     pub grace: Duration,
 }
@@ -94,8 +98,10 @@ pub(super) fn read(server: &mut Section<'_>) -> ServerConfig {
         Some(interval) => Some(interval).filter(|interval| !interval.is_zero()),
         None => BindingSettings::default().ping,
     };
-    let keep_alive = server.get("keep_alive", parsed(keep_alive));
-    let keep_alive = keep_alive.unwrap_or_else(|| ConnectionLimits::default().keep_alive);
+    let defaults = ConnectionLimits::default();
+    let keep_alive = server.get("keep_alive", parsed(keep_alive)).unwrap_or(defaults.keep_alive);
+    let write_timeout = server.get("write_timeout", parsed(write_timeout)).unwrap_or(defaults.write);
+    let streams_per_connection = server.get("streams_per_connection", count).unwrap_or(defaults.streams);
     let grace = server.get("grace", parsed(duration)).unwrap_or(Duration::from_secs(30));
     server.know(&["tls"]);
     ServerConfig {
@@ -111,6 +117,8 @@ pub(super) fn read(server: &mut Section<'_>) -> ServerConfig {
         trusted_proxies,
         ping_interval,
         keep_alive,
+        write_timeout,
+        streams_per_connection,
         grace,
     }
 }
@@ -134,6 +142,13 @@ fn base_path(value: &Value) -> Result<String, String> {
 fn keep_alive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be above 0: without pings a lost peer is never noticed".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn write_timeout(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be above 0: a peer that does not read would hold memory for ever".to_owned()),
         time => Ok(time),
     }
 }

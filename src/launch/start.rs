@@ -234,7 +234,12 @@ fn hosts(config: &Config, address: SocketAddr) -> Hosts {
 }
 
 fn connection_limits(config: &Config) -> ConnectionLimits {
-    ConnectionLimits { keep_alive: config.server.keep_alive, ..ConnectionLimits::default() }
+    ConnectionLimits {
+        keep_alive: config.server.keep_alive,
+        write: config.server.write_timeout,
+        streams: config.server.streams_per_connection,
+        ..ConnectionLimits::default()
+    }
 }
 
 fn settings(config: &Config) -> BindingSettings {
