@@ -1,5 +1,6 @@
 //! Messages with their encodings, which several answers share.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -168,6 +169,9 @@ pub trait Wraps<M>: From<M> {
 
 /// A shared message as the only field of a `T`.
 pub trait Wrapped<T>: fmt::Debug + Send + Sync {
+    /// Returns the message.
+    fn message(&self) -> &dyn Any;
+
     /// Makes a `T` with a copy of the message.
     fn to_wrapper(&self) -> T;
 
@@ -195,6 +199,10 @@ where
     T: Wraps<M>,
     M: Clone + fmt::Debug + prost::Message + serde::Serialize + 'static,
 {
+    fn message(&self) -> &dyn Any {
+        self.value()
+    }
+
     fn to_wrapper(&self) -> T {
         T::from(self.value.clone())
     }

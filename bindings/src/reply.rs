@@ -1,5 +1,6 @@
 //! Answers of handlers: a message, or a stream of events.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
@@ -96,6 +97,18 @@ impl<T> Reply<T> {
             Reply::Owned(value) => Cow::Borrowed(value),
             Reply::Shared { message, .. } => Cow::Borrowed(message.value()),
             Reply::Wrapped { message, .. } => Cow::Owned(message.to_wrapper()),
+        }
+    }
+
+    /// Returns the message, or the field of its wrapper where it exists only as that.
+    pub(crate) fn as_any(&self) -> &dyn Any
+    where
+        T: 'static,
+    {
+        match self {
+            Reply::Owned(value) => value,
+            Reply::Shared { message, .. } => message.value(),
+            Reply::Wrapped { message, .. } => message.message(),
         }
     }
 

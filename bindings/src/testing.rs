@@ -46,6 +46,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     media_type: "application/x+json",
     version_not_supported: &VERSION,
     content_type_not_supported: &CONTENT_TYPE,
+    describe: |_, _| {},
 };
 
 pub(crate) fn head(verb: &str, uri: &str, headers: &[(&'static str, &str)]) -> Parts {

@@ -11,7 +11,7 @@ pub struct LogConfig {
     pub format: LogFormat,
     /// `level`: `off`, `error`, `warn`, `info`, `debug`, `trace`, or a list such as `info,tricord::engine=debug`.
     pub level: String,
-    /// `access`: whether each authenticated call is logged.
+    /// `access`: whether each call is logged when it has ended.
     pub access: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn read(mut section: Section<'_>) -> LogConfig {
     let log = LogConfig {
         format: section.get("format", choice(&formats)).unwrap_or(LogFormat::Text),
         level: section.get("level", parsed(level)).unwrap_or_else(|| "info".to_owned()),
-        access: section.get("access", boolean).unwrap_or(false),
+        access: section.get("access", boolean).unwrap_or(true),
     };
     section.finish();
     log

@@ -1,5 +1,6 @@
 //! A2A as values of what the bindings know by type: its errors, headers, media type, and the names of its bindings.
 
+mod describe;
 #[macro_use]
 mod names;
 
@@ -45,6 +46,7 @@ const fn protocol(absent_version: &'static str) -> Protocol {
         media_type: MEDIA_TYPE,
         version_not_supported: &VERSION_NOT_SUPPORTED,
         content_type_not_supported: &CONTENT_TYPE_NOT_SUPPORTED,
+        describe: describe::describe,
     }
 }
 

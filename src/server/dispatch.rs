@@ -12,7 +12,7 @@ use tricord_bindings::body::discard;
 use tricord_bindings::error::kinds;
 use tricord_bindings::pipeline::RequestBody;
 use tricord_bindings::request::Request as _;
-use tricord_bindings::{Body, Error, Peer, grpc, http_json, jsonrpc, query};
+use tricord_bindings::{Binding, Body, Error, Peer, grpc, http_json, jsonrpc, query};
 
 use super::ending::EndingBody;
 use super::routes::{self, Route};
@@ -142,7 +142,11 @@ impl<S: A2aService> Server<S> {
             Ok(principal) if services.has(head.uri.path()) => {
                 head.extensions.insert(principal);
                 let request = Request::from_parts(head, body).map(tonic::body::Body::new);
+                let mut record = pipeline.record_additional(Binding::Grpc);
                 let Ok(response) = services.routes.clone().oneshot(request).await;
+                // A status after the first message is not waited for.
+                let failed = response.headers().get("grpc-status").is_some_and(|status| status != "0");
+                record.end_with(if failed { "FAILED" } else { "OK" });
                 self.ending(response)
             }
             Ok(_) => self.ending(auxiliary.serve(Request::from_parts(head, body)).await),

@@ -15,9 +15,9 @@ use tower::Layer as _;
 use tower::layer::util::Identity;
 use tower::util::{Either, option_layer};
 use tracing::{Instrument as _, Span};
-use tricord_bindings::Peer;
 use tricord_bindings::body::discard;
 use tricord_bindings::pipeline::{ACCESS, RequestBody};
+use tricord_bindings::{Binding, Peer};
 
 use super::cors::Cors;
 use super::dispatch::is_grpc;
@@ -83,7 +83,14 @@ impl<S: A2aService> Server<S> {
             Ok(principal) => {
                 head.extensions.insert(principal);
                 head.extensions.insert(ConnectInfo(peer.address()));
-                next.run(Request::from_parts(head, body)).await
+                let mut record = self.0.pipeline.record_additional(Binding::HttpJson);
+                let response = next.run(Request::from_parts(head, body)).await;
+                record.end_with(match response.status() {
+                    status if status.is_server_error() => "INTERNAL",
+                    status if status.is_client_error() => "INVALID_REQUEST",
+                    _ => "OK",
+                });
+                response
             }
             Err(error) => {
                 let refused = self.refuse(&head, &error);

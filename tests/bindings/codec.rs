@@ -25,6 +25,7 @@ static TWO_VERSIONS: Protocol = Protocol {
     media_type: "application/a2a+json",
     version_not_supported: &VERSION_NOT_SUPPORTED,
     content_type_not_supported: &CONTENT_TYPE_NOT_SUPPORTED,
+    describe: |_, _| {},
 };
 
 /// A version whose methods are called like `tasks/get`, whose paths begin with `/v0`, and which writes `id` as `ID`.

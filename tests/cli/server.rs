@@ -160,8 +160,11 @@ fn calls_are_logged_if_the_access_log_is_on() {
         let calls: Vec<_> = log.iter().filter(|line| line["target"] == "access").collect();
         assert_eq!(calls.len(), lines, "{log:?}");
         if let [sent, got] = calls.as_slice() {
-            assert_eq!((&sent["span"]["rpc"], &sent["span"]["binding"]), (&"SendMessage".into(), &"grpc".into()));
-            assert_eq!((&sent["outcome"], &got["outcome"]), (&"OK".into(), &"TASK_NOT_FOUND".into()));
+            assert_eq!((&sent["rpc"], &sent["binding"]), (&"SendMessage".into(), &"grpc".into()));
+            assert_eq!((&sent["code"], &got["code"]), (&"OK".into(), &"TASK_NOT_FOUND".into()));
+            assert_eq!((&sent["agent"], &sent["state"]), (&"echo".into(), &"TASK_STATE_COMPLETED".into()));
+            assert!(sent["ms"].as_f64().unwrap() > 0.0 && sent["task"].as_str().unwrap().len() == 36, "{sent}");
+            assert_eq!(got["task"], "none");
         }
     }
 }

@@ -25,6 +25,7 @@ mod left;
 mod limits;
 mod lists;
 mod load;
+mod logs;
 mod media;
 mod messages;
 mod metrics;

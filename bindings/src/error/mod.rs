@@ -3,6 +3,7 @@
 #[macro_use]
 mod table;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use crate::codec::Codec;
+use crate::pipeline::Subject;
 
 /// A kind of error: one row of a protocol's error table.
 ///
@@ -72,6 +74,8 @@ pub struct Protocol {
     pub version_not_supported: &'static Kind,
     /// What a body of another media type gets.
     pub content_type_not_supported: &'static Kind,
+    /// Notes for the log what a request, an answer or an event is about.
+    pub describe: fn(&dyn Any, &mut Subject),
 }
 
 impl Protocol {

@@ -26,7 +26,7 @@ use crate::error::{Error, Kind, Protocol, kinds};
 use crate::media_type::essence;
 use crate::offload;
 use crate::output::Output;
-use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
+use crate::pipeline::{BindingSettings, CallRecord, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_protobuf};
 use crate::weight::Weight;
@@ -102,7 +102,7 @@ impl Exchange for Grpc<'_> {
         self.protocol.codecs.iter().any(|codec| codec.grpc_rpc(self.head.uri.path()).is_some())
     }
 
-    async fn call_other(&mut self, _: &Principal) -> Result<Response<Body>, Error> {
+    async fn call_other(&mut self, _: &Principal, _: &mut CallRecord) -> Result<Response<Body>, Error> {
         Err(Error::new(&kinds::METHOD_NOT_FOUND, "no such method"))
     }
 

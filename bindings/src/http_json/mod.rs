@@ -17,7 +17,7 @@ use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
 use crate::output::Output;
-use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
+use crate::pipeline::{BindingSettings, CallRecord, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::query::{HttpRoute, Route};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_json, scope_in_query, set_from_path};
@@ -116,7 +116,7 @@ impl Exchange for HttpJson<'_> {
         codecs.any(|codec| !matches!(codec.http_route(&self.head.method, self.path), Route::NotFound))
     }
 
-    async fn call_other(&mut self, _: &Principal) -> Result<Response<Body>, Error> {
+    async fn call_other(&mut self, _: &Principal, _: &mut CallRecord) -> Result<Response<Body>, Error> {
         Err(Error::new(&kinds::METHOD_NOT_FOUND, "no such path"))
     }
 

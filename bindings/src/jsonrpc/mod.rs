@@ -24,7 +24,7 @@ use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
 use crate::http_json;
 use crate::output::{Output, Pieces};
-use crate::pipeline::{BindingSettings, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
+use crate::pipeline::{BindingSettings, CallRecord, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
 use crate::reply::{Events, Reply};
 use crate::request::{Request, Scope, scope_in_json, set_from_path};
 use crate::weight::Weight;
@@ -125,7 +125,10 @@ impl Exchange for JsonRpc<'_> {
         self.protocol.codecs.iter().any(|codec| codec.jsonrpc_rpc(self.method()).is_some())
     }
 
-    async fn call_other(&mut self, principal: &Principal) -> Result<Response<Body>, Error> {
+    async fn call_other(&mut self, principal: &Principal, record: &mut CallRecord) -> Result<Response<Body>, Error> {
+        if self.methods.method(self.method()).is_some() {
+            record.additional();
+        }
         let (member, value) = methods::call(self.methods, self.method(), &self.params, principal).await?;
         let Id::Text(id) = &self.id else { return Ok(no_content()) };
         let mut out = Vec::with_capacity(value.get().len() + 64);

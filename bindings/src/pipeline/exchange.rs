@@ -8,7 +8,7 @@ use http::Response;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::BindingSettings;
+use super::{BindingSettings, CallRecord};
 use crate::authenticator::Principal;
 use crate::body::{Body, BodyLimits, BoxError};
 use crate::budget::BudgetPermit;
@@ -62,7 +62,11 @@ pub trait Exchange: Sized + Send {
     ///
     /// # Errors
     /// If nothing else is served under this name either.
-    fn call_other(&mut self, principal: &Principal) -> impl Future<Output = Result<Response<Body>, Error>> + Send;
+    fn call_other(
+        &mut self,
+        principal: &Principal,
+        record: &mut CallRecord,
+    ) -> impl Future<Output = Result<Response<Body>, Error>> + Send;
 
     /// Returns when the client stops waiting, if it says so.
     fn deadline(&self) -> Option<Instant>;

@@ -10,6 +10,7 @@
 //! every binding. The rpc is found after the body is read because JSON-RPC names it there.
 
 mod exchange;
+mod record;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -36,8 +37,9 @@ use crate::request::Request;
 use crate::{Binding, Rpc};
 
 pub use exchange::{Exchange, ReplyMessage, RequestBody};
+pub use record::{CallRecord, Subject};
 
-/// The target of the line that every authorized call logs, and of the span that tells which call another line belongs to.
+/// The target of the line that every finished call logs, and of the span that tells which call another line belongs to.
 pub const ACCESS: &str = "access";
 
 /// How the bindings behave.
@@ -96,6 +98,7 @@ pub struct PendingCall<'h> {
     codec: &'static dyn Codec,
     rpc: &'static Rpc,
     permit: BudgetPermit,
+    record: CallRecord,
 }
 
 impl PendingCall<'_> {
@@ -112,7 +115,7 @@ pub struct Pipeline<S> {
     authenticator: AnyAuthenticator,
     settings: BindingSettings,
     streams_end: CancellationToken,
-    meter: Meter,
+    meter: Arc<Meter>,
 }
 
 impl<S> std::fmt::Debug for Pipeline<S> {
@@ -138,7 +141,7 @@ impl<S: Service> Pipeline<S> {
             authenticator: AnyAuthenticator::new(authenticator),
             settings,
             streams_end: CancellationToken::new(),
-            meter: Meter::default(),
+            meter: Arc::default(),
         }
     }
 
@@ -162,9 +165,21 @@ impl<S: Service> Pipeline<S> {
         [&self.settings.body.budget, &self.settings.answers]
     }
 
-    /// Counts a request that was refused before its rpc was known.
+    /// Begins the record of a call.
+    pub(crate) fn record(&self, binding: Binding) -> CallRecord {
+        CallRecord::new(&self.meter, self.protocol, binding)
+    }
+
+    /// Begins the record of a call of something that a program serves beside the service.
+    pub fn record_additional(&self, binding: Binding) -> CallRecord {
+        let mut record = self.record(binding);
+        record.additional();
+        record
+    }
+
+    /// Records a request that is refused before its rpc is known.
     pub(crate) fn count_refused(&self, binding: Binding, error: &Error) {
-        self.meter.count(binding, "", Some(error), None);
+        self.record(binding).end(Some(error));
     }
 
     /// Asks the authenticator who calls. Other services on the same port call this first, too.
@@ -183,20 +198,21 @@ impl<S: Service> Pipeline<S> {
         body: impl RequestBody,
         mut exchange: X,
     ) -> Response<Body> {
+        let mut record = self.record(X::BINDING);
         let version = choose_codec(self.protocol, &head.headers, head.uri.query());
         let codec = *version.as_ref().unwrap_or(&self.protocol.newest());
         let found = match self.receive(head, peer, body, &mut exchange, version).await {
             Ok((principal, permit, Some(rpc))) => {
-                let call = PendingCall { head, principal, codec, rpc, permit };
+                record.rpc(rpc);
+                tracing::debug!(rpc = rpc.name, binding = X::BINDING.name(), "a call begins");
+                let call = PendingCall { head, principal, codec, rpc, permit, record };
                 return S::dispatch(self, &mut exchange, call).await;
             }
-            Ok((principal, _permit, None)) => exchange.call_other(&principal).await,
+            Ok((principal, _permit, None)) => exchange.call_other(&principal, &mut record).await,
             Err(error) => Err(error),
         };
-        found.unwrap_or_else(|error| {
-            self.count_refused(X::BINDING, &error);
-            exchange.write_error(codec, &error)
-        })
+        record.end(found.as_ref().err());
+        found.unwrap_or_else(|error| exchange.write_error(codec, &error))
     }
 
     /// The steps up to the rpc.
@@ -244,15 +260,17 @@ impl<S: Service> Pipeline<S> {
         F: Future<Output = Result<Reply<A>, Error>> + Send + 'p,
     {
         let codec = call.codec;
-        let (reply, running) = match self.handle(exchange, call, handler).await {
+        let (reply, mut running) = match self.handle(exchange, call, handler).await {
             Ok(handled) => handled,
             Err(refused) => return refused,
         };
+        running.record.message(reply.as_any());
         let unencoded = reply.unencoded((X::BINDING != Binding::Grpc).then_some(codec));
         let write = || exchange.write_reply(codec, reply, &self.settings);
         let written = self.settings.offload.run(unencoded, write).await;
+        running.record.end(written.as_ref().err());
         let response = written.unwrap_or_else(|error| exchange.write_error(codec, &error));
-        self.with_extensions(response, running)
+        self.with_extensions(response, running.extensions)
     }
 
     /// Runs the steps after the rpc was found, for an rpc that answers with a stream.
@@ -278,8 +296,9 @@ impl<S: Service> Pipeline<S> {
             Some(at) => events.until(at, deadline_exceeded),
             None => events,
         };
-        let response = exchange.write_stream(codec, events, &self.settings, &self.streams_end);
-        self.with_extensions(response, running)
+        let Running { record, extensions, .. } = running;
+        let response = exchange.write_stream(codec, record::stream(events, record), &self.settings, &self.streams_end);
+        self.with_extensions(response, extensions)
     }
 
     /// Answers a call of an rpc that has no handler, which generated code never makes.
@@ -301,28 +320,33 @@ impl<S: Service> Pipeline<S> {
         H: FnOnce(&'p S, AgentCall<S>, Q) -> F + Send,
         F: Future<Output = Result<T, Error>> + Send + 'p,
     {
-        let PendingCall { head, principal, codec, rpc, permit } = call;
+        let PendingCall { head, principal, codec, rpc, permit, mut record } = call;
         let mut call = Call::read(self.protocol, &head.headers, principal, codec, X::BINDING, rpc, permit);
         call.deadline = exchange.deadline();
         let (call, request) = match self.authorize(exchange, codec, call).await {
             Ok(authorized) => authorized,
             Err(error) => {
-                self.meter.count(X::BINDING, rpc.name, Some(&error), None);
+                record.end(Some(&error));
                 return Err(exchange.write_error(codec, &error));
             }
         };
-        let running = Running::of(&call);
+        record.handling(<S::Agent as AsRef<str>>::as_ref(&call.agent));
+        record.message(&request);
+        let mut running = Running::of(&call, record);
         // The one box of a call: the future of a handler is large, and would be moved with every future around it.
         let handler: HandlerFuture<'p, T> = Box::pin(handler(&self.service, call, request));
         match self.run(&running, handler).await {
             Ok(answer) => Ok((answer, running)),
-            Err(error) => Err(exchange.write_error(codec, &error)),
+            Err(error) => {
+                running.record.end(Some(&error));
+                Err(exchange.write_error(codec, &error))
+            }
         }
     }
 
     /// Tells the client which extensions are in use.
-    fn with_extensions(&self, mut response: Response<Body>, running: Running) -> Response<Body> {
-        if let Some(extensions) = running.extensions {
+    fn with_extensions(&self, mut response: Response<Body>, extensions: Option<http::HeaderValue>) -> Response<Body> {
+        if let Some(extensions) = extensions {
             response.headers_mut().insert(&self.protocol.extensions_header, extensions);
         }
         response
@@ -373,7 +397,6 @@ impl<S: Service> Pipeline<S> {
 
     /// Runs a handler until it answers or the client's deadline passes. A panic is an internal error of this call only.
     async fn run<T>(&self, call: &Running, handler: HandlerFuture<'_, T>) -> Result<T, Error> {
-        let started = Instant::now();
         let handler = AssertUnwindSafe(handler).catch_unwind().instrument(call.span.clone());
         let answer = match call.deadline {
             None => handler.await,
@@ -381,17 +404,10 @@ impl<S: Service> Pipeline<S> {
                 tokio::time::timeout_at(at.into(), handler).await.unwrap_or_else(|_| Ok(Err(deadline_exceeded())))
             }
         };
-        let answer = answer.unwrap_or_else(|_| {
+        answer.unwrap_or_else(|_| {
             tracing::error!(rpc = call.rpc.name, "a handler panicked");
             Err(Error::internal())
-        });
-        let took = started.elapsed();
-        if !call.span.is_disabled() {
-            let outcome = answer.as_ref().err().map_or("OK", |error| error.kind().reason);
-            tracing::info!(target: ACCESS, parent: &call.span, outcome, ?took, "answered");
-        }
-        self.meter.count(call.binding, call.rpc.name, answer.as_ref().err(), Some(took));
-        answer
+        })
     }
 }
 
@@ -399,7 +415,7 @@ type HandlerFuture<'p, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send
 
 /// What is needed of a call while its handler runs and afterwards.
 struct Running {
-    binding: Binding,
+    record: CallRecord,
     rpc: &'static Rpc,
     deadline: Option<Instant>,
     span: tracing::Span,
@@ -409,11 +425,11 @@ struct Running {
 
 impl Running {
     /// Notes it. The span costs nothing unless somebody listens to [`ACCESS`].
-    fn of<A: AsRef<str>>(call: &Call<Arc<A>>) -> Self {
+    fn of<A: AsRef<str>>(call: &Call<Arc<A>>, record: CallRecord) -> Self {
         let Call { binding, rpc, agent, deadline, .. } = call;
         let agent: &str = A::as_ref(agent);
         let span = tracing::info_span!(target: ACCESS, "call", binding = binding.name(), rpc = rpc.name, agent);
-        Self { binding: *binding, rpc, deadline: *deadline, span, extensions: call.extensions_header() }
+        Self { record, rpc, deadline: *deadline, span, extensions: call.extensions_header() }
     }
 }
 

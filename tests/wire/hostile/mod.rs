@@ -67,7 +67,7 @@ impl Target {
         assert_eq!(task.status, 200, "after {after}: {task:?}");
         assert_eq!(task.json()["task"]["status"]["state"], "TASK_STATE_COMPLETED", "after {after}");
         let log = std::fs::read_to_string(self.0.dir().join("server.log")).unwrap();
-        for bad in ["panic", "ERROR", "INTERNAL"] {
+        for bad in ["panic", " ERROR ", "\"INTERNAL"] {
             assert!(!log.contains(bad), "after {after}: {log}");
         }
     }
