@@ -69,7 +69,8 @@ pub(super) async fn send(tasks: &Tasks, incoming: Incoming) -> Result<Sent, Engi
     let stream = incoming.streaming.then(|| limits.stream()).transpose()?;
     match incoming.message.task_id.is_empty() {
         true => begin_task(tasks, incoming, stream),
-        false => continue_task(tasks, incoming, stream).await,
+        // In a box: a new task does not need the room.
+        false => Box::pin(continue_task(tasks, incoming, stream)).await,
     }
 }
 

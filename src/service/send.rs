@@ -89,7 +89,8 @@ async fn submit(
     };
     let owned = service.clone();
     let submit = move |claim| async move { submit_message(&owned, call, request, streaming, Some(claim)).await };
-    service.idempotency.submit_once(claim, submit).await
+    // In boxes, here and below: what few requests need makes no room in the future of every request.
+    Box::pin(service.idempotency.submit_once(claim, submit)).await
 }
 
 /// Submits the message of a request to the engine.
@@ -120,7 +121,7 @@ async fn submit_message(
     drop(permit);
     if let (Err(EngineError::Ended(_)), Some(task)) = (&sent, task) {
         // The client may learn of the end once that is committed.
-        let state = service.engine.ended(&agent, &owner, task).await.map_err(refused)?;
+        let state = Box::pin(service.engine.ended(&agent, &owner, task)).await.map_err(refused)?;
         return Err(refused(EngineError::Ended(state)));
     }
     sent.map_err(refused)
