@@ -4,10 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
-/// Returns the time now, in microseconds since 1970-01-01T00:00:00Z.
+/// Returns the time now, in microseconds since 1970-01-01T00:00:00Z and with millisecond precision, which is what A2A
+/// timestamps have (§5.6.1).
 pub(crate) fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    i64::try_from(since.as_millis()).map_or(i64::MAX, |ms| ms.saturating_mul(1000))
 }
 
 /// Returns a new id that sorts by time (a UUID of version 7).

@@ -138,7 +138,21 @@ impl Usage {
         task: &Arc<Encoded<Task>>,
         history: Option<u32>,
     ) -> Result<Arc<Encoded<Task>>, EngineError> {
-        let Some(limited) = fold::limited(task.value(), history) else { return Ok(Arc::clone(task)) };
+        match fold::limited(task.value(), history) {
+            Some(limited) => self.copied(limited),
+            None => Ok(Arc::clone(task)),
+        }
+    }
+
+    /// Returns a task, as it was when its newest message was accepted, without that message: its sender knows it.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] if the copy is large and too little memory is left.
+    pub(super) fn without_newest(&self, task: &Arc<Encoded<Task>>) -> Result<Arc<Encoded<Task>>, EngineError> {
+        self.copied(fold::without_newest(task.value()))
+    }
+
+    fn copied(&self, limited: Task) -> Result<Arc<Encoded<Task>>, EngineError> {
         let bytes = limited.encoded_len();
         let mut limited = Arc::new(Encoded::new(limited));
         if bytes >= LARGE {

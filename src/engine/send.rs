@@ -10,6 +10,7 @@ use crate::clock::new_id;
 use crate::schema::{Message, StreamResponse, Task};
 use crate::store::ClaimKey;
 use crate::task::event::{Ids, parse_id};
+use crate::task::lifecycle;
 
 use super::cell::{FIRST_MESSAGE, FollowUp, Identity, RunStart, TaskCell, UnsavedTask, View, Watcher};
 use super::error::EngineError;
@@ -178,7 +179,8 @@ fn outcome(view: &View<'_>, seq: u64, pause: bool) -> Option<Result<Outcome, Eng
     if let Some(reply) = view.reply() {
         return Some(Ok(Outcome::Message(reply)));
     }
-    if view.seq() >= seq && (!pause || view.pause() > seq) {
+    // Another message may have been accepted since the pause. The answer is then the next pause, not a task under way.
+    if view.seq() >= seq && (!pause || (view.pause() > seq && lifecycle::is_pause(view.state()))) {
         return Some(Ok(Outcome::Task(view.task())));
     }
     view.stopped().map(Err)

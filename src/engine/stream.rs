@@ -130,9 +130,14 @@ impl TaskStream {
         EventId { generation: self.tasks.store.generation(), seq }
     }
 
-    /// Makes the first event, with as much of the history as the client wants.
+    /// Makes the first event, with as much of the history as the client wants. A client that has just sent a message and
+    /// says nothing of the history does not get that message back.
     fn first(&self, seq: u64, task: &Arc<Encoded<Task>>) -> Result<Reply<StreamResponse>, EngineError> {
-        let limited = self.tasks.handles.limits.limited(task, self.history)?;
+        let limits = &self.tasks.handles.limits;
+        let limited = match self.history {
+            None if self.of_message => limits.without_newest(task),
+            history => limits.limited(task, history),
+        }?;
         Ok(Reply::wrapped(limited, Some(self.id(seq))))
     }
 

@@ -1,7 +1,7 @@
 //! A task as the fold of its log: the only way that a `Task` comes to be.
 
 use crate::schema::stream_response::Payload;
-use crate::schema::{Artifact, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus};
+use crate::schema::{Artifact, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus};
 use tricord_bindings::wkt::Struct;
 
 use super::event::{Body, Ids, LogEvent};
@@ -81,12 +81,22 @@ fn extend(artifact: &mut Artifact, piece: &Artifact) {
 /// (§3.2.4). What is left out is not copied.
 pub(crate) fn limited(task: &Task, limit: Option<u32>) -> Option<Task> {
     let surplus = task.history.len().checked_sub(limit? as usize).filter(|surplus| *surplus > 0)?;
-    Some(Task {
+    Some(with_history(task, &task.history[surplus..]))
+}
+
+/// Returns a copy of the task without the newest message of its history, which is not copied.
+pub(crate) fn without_newest(task: &Task) -> Task {
+    let older = task.history.split_last().map_or(&[][..], |(_, older)| older);
+    with_history(task, older)
+}
+
+fn with_history(task: &Task, history: &[Message]) -> Task {
+    Task {
         id: task.id.clone(),
         context_id: task.context_id.clone(),
         status: task.status.clone(),
         artifacts: task.artifacts.clone(),
-        history: task.history[surplus..].to_vec(),
+        history: history.to_vec(),
         metadata: task.metadata.clone(),
-    })
+    }
 }

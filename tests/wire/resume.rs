@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tricord::client::Binding;
 
-use crate::raw::{Event, fresh, normal, output, say, say_at_once, say_to};
+use crate::raw::{Event, fresh, normal, output, say, say_at_once, say_to, with};
 use crate::streams::{gist, gists};
 use crate::support::{Server, WIRES};
 
@@ -17,7 +17,9 @@ struct Story {
 impl Story {
     /// Makes a task that writes an artifact in pieces.
     async fn tell(server: &Server, words: &str) -> Self {
-        let events = server.ask(Binding::HttpJson, "SendStreamingMessage", say(words)).stream().await.rest().await;
+        // With the message itself, as a subscriber gets it.
+        let params = with(say(words), json!({"configuration": {"historyLength": 10}}));
+        let events = server.ask(Binding::HttpJson, "SendStreamingMessage", params).stream().await.rest().await;
         Self { id: events[0].value["task"]["id"].as_str().unwrap().to_owned(), events }
     }
 
@@ -182,17 +184,17 @@ async fn s18_a_task_of_several_turns_is_replayed_from_each_turn() {
     let first = server.ask(Binding::HttpJson, "SendStreamingMessage", say("ask")).stream().await.rest().await;
     let id = first[0].value["task"]["id"].as_str().unwrap();
     let second = server.ask(Binding::HttpJson, "SendStreamingMessage", say_to(id, "42")).stream().await.rest().await;
-    assert_eq!(gists(&second), ["task input_required", "completed"]);
+    assert_eq!(gists(&second), ["task working", "completed"]);
     for wire in WIRES {
         let ask = |cursor: &Option<String>| {
             let ask = server.ask(wire, "SubscribeToTask", json!({"id": id}));
             ask.header("last-event-id", cursor.as_ref().unwrap())
         };
         let events = ask(&first[1].id).stream().await.rest().await;
-        assert_eq!(gists(&events), ["task input_required", "completed"], "{wire}");
+        assert_eq!(gists(&events), ["task input_required", "working", "completed"], "{wire}");
         assert_eq!(events[0].value["task"]["history"].as_array().unwrap().len(), 1, "{wire}");
         let events = ask(&second[0].id).stream().await.rest().await;
-        assert_eq!(gists(&events), ["task input_required", "completed"], "{wire}");
+        assert_eq!(gists(&events), ["task working", "completed"], "{wire}");
         assert_eq!(events[0].value["task"]["history"].as_array().unwrap().len(), 3, "{wire}");
     }
 }

@@ -228,7 +228,7 @@ async fn c53_a_task_that_waits_for_its_client_can_be_answered_after_a_restart() 
         assert_eq!(gists(&[stream.event().await]), ["task input_required"], "{wire} {words}");
         let answer = server.ask(wire, "SendMessage", say_to(id, "done")).send().await.ok();
         assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{wire} {words}");
-        assert_eq!(gists(&stream.rest().await), ["completed"], "{wire} {words}");
+        assert_eq!(gists(&stream.rest().await), ["working", "completed"], "{wire} {words}");
         let said = answer["task"]["history"].as_array().unwrap().len();
         assert_eq!(said, if words == "tck-input-required" { 2 } else { 3 }, "{wire} {words}");
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::raw::{on_every_wire, say, say_at_once, say_to};
+use crate::raw::{on_every_wire, say, say_at_once, say_to, with};
 use crate::streams::gists;
 use crate::support::{Server, WIRES};
 
@@ -84,6 +84,71 @@ async fn c30_a_blocking_send_returns_at_auth_required_and_the_task_continues_lat
         stream.event().await;
         assert_eq!(resume(server, id).await, 204);
         assert_eq!(gists(&stream.rest().await), ["working", "completed"], "{wire}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s03_an_accepted_answer_moves_a_waiting_task_to_working_at_once() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        for waits in ["ask", "tck-auth-required"] {
+            // A stream: the question is not open any more in its first event.
+            let asked = server.make(wire, waits).await;
+            let id = asked["id"].as_str().unwrap();
+            let mut watch = server.ask(wire, "SubscribeToTask", json!({"id": id})).stream().await;
+            watch.event().await;
+            let events = server.ask(wire, "SendStreamingMessage", say_to(id, "echo 42")).stream().await.rest().await;
+            assert_eq!(gists(&events)[0], "task working", "{wire} {waits}");
+            let first = &events[0].value["task"];
+            assert_eq!(first["status"].get("message"), None, "{wire} {waits}");
+            assert_eq!(first["history"][1]["role"], "ROLE_AGENT", "{wire} {waits}");
+            assert_eq!(gists(&[watch.event().await]), ["working"], "{wire} {waits}");
+            // An answer at once.
+            let asked = server.make(wire, waits).await;
+            let id = asked["id"].as_str().unwrap();
+            let params = with(say_at_once("slow 0.2"), json!({"message": {"taskId": id}}));
+            let at_once = server.ask(wire, "SendMessage", params).send().await.ok();
+            let state = at_once["task"]["status"]["state"].as_str().unwrap();
+            assert!(["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"].contains(&state), "{wire} {waits}: {state}");
+            let state = server.task(wire, id).await["status"]["state"].clone();
+            assert!(state == "TASK_STATE_WORKING" || state == "TASK_STATE_COMPLETED", "{wire} {waits}: {state}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s09_a_stream_begins_without_the_message_that_was_just_sent() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        let begin = async |params: Value| {
+            let mut stream = server.ask(wire, "SendStreamingMessage", params).stream().await;
+            stream.event().await.value["task"].take()
+        };
+        let asked = begin(say("ask")).await;
+        assert_eq!(asked.get("history"), None, "{wire}");
+        let id = asked["id"].as_str().unwrap();
+        while server.task(wire, id).await["status"]["state"] != "TASK_STATE_INPUT_REQUIRED" {}
+        // What was said before stays.
+        let answered = begin(say_to(id, "42")).await;
+        assert_eq!(answered["history"].as_array().unwrap().len(), 2, "{wire}");
+        let whole = begin(with(say("echo hi"), json!({"configuration": {"historyLength": 5}}))).await;
+        assert_eq!(whole["history"].as_array().unwrap().len(), 1, "{wire}");
+        let stored = server.task(wire, id).await;
+        assert_eq!(stored["history"].as_array().unwrap().len(), 3, "{wire}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s05_timestamps_have_three_fraction_digits() {
+    let server = Server::shared();
+    on_every_wire(|wire| async move {
+        for _ in 0..5 {
+            let time = server.make(wire, "echo hi").await["status"]["timestamp"].as_str().unwrap().to_owned();
+            assert_eq!(time.len(), "2026-01-01T00:00:00.000Z".len(), "{wire}: {time}");
+        }
     })
     .await;
 }

@@ -55,7 +55,8 @@ impl TaskCell {
         Ok(seq)
     }
 
-    /// Appends a message of the client and returns its seq.
+    /// Appends a message of the client and returns its seq. A task that waits for the client enters WORKING before it, in
+    /// the same commit: nobody who reads the message sees its question as still open.
     pub(super) fn append_message(
         &self,
         inner: &mut Inner,
@@ -73,7 +74,23 @@ impl TaskCell {
         }
         self.handles.limits.check_task_size(head.seq, head.bytes, message.encoded_len())?;
         inner.pending.claims.extend(claim);
+        if lifecycle::is_interrupted(head.state) {
+            self.push_answered(inner);
+        }
         Ok(self.push(inner, Event::Message(message), snapshot))
+    }
+
+    fn push_answered(&self, inner: &mut Inner) {
+        let working = TaskState::Working;
+        self.push(inner, Event::status(working, None), false);
+        if let Some(head) = &mut inner.head {
+            head.state = working;
+            head.status_us = head.time_us;
+        }
+        inner.pending.row = true;
+        if let Some(run) = &mut inner.run {
+            run.asked = false;
+        }
     }
 
     /// Appends that a run begins with the message at `message_seq`, for a recovery that has to begin it again. It is accepted
