@@ -122,7 +122,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. A second signal exits at once.
+/// Serves until SIGTERM, SIGINT or SIGHUP. A second signal exits at once.
 fn serve(config: Config) -> ExitCode {
     let started = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match started {

@@ -131,7 +131,7 @@ impl Launch {
         Ok(Running { started: prepared.start(Some(address)).await?, listener, tls, address })
     }
 
-    /// Serves until the process gets SIGTERM or SIGINT, then shuts down gracefully.
+    /// Serves until the process gets SIGTERM, SIGINT or SIGHUP, then shuts down gracefully.
     ///
     /// # Errors
     /// The reason why the server cannot start.

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Resolves when the process gets SIGTERM or SIGINT.
+/// Resolves when the process gets SIGTERM, SIGINT or SIGHUP.
 ///
 /// Signals are handled from the call on, not from the first poll, so that a signal does not kill a server that is still
 /// starting. Must be called inside a tokio runtime.
@@ -22,10 +22,13 @@ pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
         }
     };
     let (terminate, interrupt) = (listen(SignalKind::terminate()), listen(SignalKind::interrupt()));
+    // Sent when a terminal closes. Without this it would kill the process and leave the commands of agents behind.
+    let hangup = listen(SignalKind::hangup());
     async move {
         tokio::select! {
             () = terminate => {}
             () = interrupt => {}
+            () = hangup => {}
         }
     }
 }

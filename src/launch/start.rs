@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tricord_bindings::BindingSettings;
 use tricord_bindings::body::BodyLimits;
 use tricord_bindings::budget::Budget;
-use tricord_bindings::server::{ConnectionLimits, Drain};
+use tricord_bindings::server::{ConnectionLimits, Drain, open_files};
 
 use super::{Launch, LaunchError};
 use crate::agents::{BoxAgent, BuiltAgent, TestHooks};
@@ -240,6 +240,7 @@ fn connection_limits(config: &Config) -> ConnectionLimits {
         streams: config.server.streams_per_connection,
         ..ConnectionLimits::default()
     }
+    .within(open_files())
 }
 
 fn settings(config: &Config) -> BindingSettings {

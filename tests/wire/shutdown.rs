@@ -233,3 +233,29 @@ async fn c53_a_task_that_waits_for_its_client_can_be_answered_after_a_restart() 
         assert_eq!(said, if words == "tck-input-required" { 2 } else { 3 }, "{wire} {words}");
     }
 }
+
+#[tokio::test]
+async fn a_hangup_stops_in_good_order_and_leaves_no_command_behind() {
+    let command = "[\"sh\", \"-c\", \"echo $$ > pid; exec sleep 1000\"]";
+    let server = Server::start(&format!(
+        "[server]\ngrace = \"100ms\"\n[[agents]]\nname = \"sleeper\"\nkind = \"exec\"\ncommand = {command}\n"
+    ));
+    server.ask(Binding::Grpc, "SendMessage", say_at_once("sleep")).send().await.ok();
+    let file = server.dir().join("pid");
+    let until = Instant::now() + Duration::from_secs(20);
+    let pid = loop {
+        if let Ok(pid) = std::fs::read_to_string(&file).unwrap_or_default().trim().parse() {
+            break rustix::process::Pid::from_raw(pid).unwrap();
+        }
+        assert!(Instant::now() < until, "the command does not run");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    server.hang_up();
+    let (server, orderly) = wait(server).await;
+    assert!(orderly);
+    while rustix::process::test_kill_process(pid).is_ok() {
+        assert!(Instant::now() < until, "the command outlived the server");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop(server);
+}

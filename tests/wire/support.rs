@@ -111,6 +111,12 @@ impl Server {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
+    /// Sends the signal of a terminal that closes.
+    pub fn hang_up(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    }
+
     /// Waits until it has ended and returns whether it exited successfully.
     pub fn wait(&mut self) -> bool {
         self.child.wait().unwrap().success()

@@ -41,6 +41,23 @@ impl Default for ConnectionLimits {
     }
 }
 
+impl ConnectionLimits {
+    /// Returns the limits of a process that may have this many files open. A quarter of them, or 4,096, is kept for what is
+    /// not a connection: the store, and the commands of agents.
+    #[must_use]
+    pub fn within(self, open_files: Option<u64>) -> Self {
+        let Some(open_files) = open_files else { return self };
+        let reserve = (open_files / 4).clamp(16, 4096);
+        let most = usize::try_from(open_files.saturating_sub(reserve)).unwrap_or(usize::MAX);
+        Self { connections: self.connections.min(most.max(1)), ..self }
+    }
+}
+
+/// Returns how many files and sockets this process may have open; `None` is no limit.
+pub fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// Raises the number of files and sockets that this process may have open to what the system allows it, and returns that
 /// number; `None` is no limit. Every connection is one.
 pub fn raise_open_files() -> Option<u64> {
@@ -54,4 +71,16 @@ pub fn raise_open_files() -> Option<u64> {
         }
     }
     limit.current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_rest() {
+        let within = |files| ConnectionLimits::default().within(files).connections;
+        assert_eq!([within(None), within(Some(1 << 20)), within(Some(4096))], [100_000, 100_000, 3072]);
+        assert_eq!([within(Some(64)), within(Some(8))], [48, 1]);
+    }
 }

@@ -10,5 +10,5 @@ mod tls;
 
 pub use accept::Port;
 pub use drain::Drain;
-pub use limits::{ConnectionLimits, raise_open_files};
+pub use limits::{ConnectionLimits, open_files, raise_open_files};
 pub use tls::{TlsError, acceptor};

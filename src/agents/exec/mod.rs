@@ -110,7 +110,7 @@ impl Exec {
     }
 
     async fn work(&self, task: &TaskContext) -> Result<(), AgentError> {
-        let started = Process::start(&mut self.command(task), self.grace);
+        let started = Process::start_when_possible(&mut self.command(task), self.grace).await;
         let (mut process, pipes) =
             started.map_err(|error| AgentError::new("The command could not be started.").with_source(error))?;
         let mut answer = task.artifact("output");

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -24,7 +24,33 @@ pub(super) struct Pipes {
     pub(super) stderr: ChildStderr,
 }
 
+/// How long a command waits for a file descriptor or a process before its task fails.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Returns whether an error says that something is used up which others will give back.
+fn is_exhausted(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN))
+}
+
 impl Process {
+    /// Starts a command as [`start`](Self::start) does. While the system has no file descriptor or process left, waits for one,
+    /// at most for [`LONGEST_WAIT`].
+    pub(super) async fn start_when_possible(command: &mut Command, grace: Duration) -> io::Result<(Self, Pipes)> {
+        let until = Instant::now() + LONGEST_WAIT;
+        let mut pause = Duration::from_millis(10);
+        loop {
+            match Self::start(command, grace) {
+                Err(error) if is_exhausted(&error) && Instant::now() < until => {
+                    tracing::warn!(%error, "a command cannot be started now; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                started => return started,
+            }
+        }
+    }
+
     /// Starts a command. After [`stop`](Self::stop) it has `grace` to end.
     pub(super) fn start(command: &mut Command, grace: Duration) -> io::Result<(Self, Pipes)> {
         command.process_group(0).kill_on_drop(true);
