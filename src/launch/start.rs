@@ -97,6 +97,7 @@ impl Prepared {
             .base_path(config.server.base_path.clone())
             .cors(&config.server.cors_origins, config.server.cors_credentials)
             .public_url(config.server.public_url.as_deref())
+            .advertised_url(&public_url)
             .hosts(bound.map_or_else(Hosts::any, |address| hosts(&config, address)))
             .trusted_proxies(config.server.trusted_proxies.clone())
             .cards(cards)

@@ -33,6 +33,7 @@ pub struct Builder<S> {
     cors: Option<Cors>,
     cors_origins: Vec<String>,
     public_url: Option<String>,
+    endpoint: Option<String>,
     hosts: Hosts,
     proxies: Vec<Network>,
     ready: watch::Receiver<bool>,
@@ -60,6 +61,7 @@ impl<S: A2aService> Builder<S> {
             cors: None,
             cors_origins: Vec::new(),
             public_url: None,
+            endpoint: None,
             hosts: Hosts::any(),
             proxies: Vec::new(),
             // A receiver whose sender is gone keeps its last value.
@@ -134,6 +136,13 @@ impl<S: A2aService> Builder<S> {
         self
     }
 
+    /// Sets the URL that cards and descriptions advertise, without the base path; descriptions name none by default.
+    #[must_use]
+    pub fn advertised_url(mut self, url: &str) -> Self {
+        self.endpoint = Some(url.to_owned());
+        self
+    }
+
     /// Sets the host names that the server answers to; all by default.
     #[must_use]
     pub(crate) fn hosts(mut self, hosts: Hosts) -> Self {
@@ -176,6 +185,7 @@ impl<S: A2aService> Builder<S> {
     pub fn build(self, authenticator: impl Authenticator) -> Result<Server<S>, BuildError> {
         let now = SystemTime::now();
         self.additional.check(self.protocol, &routes::paths(&self.base_path, &self.agents))?;
+        let endpoint = self.endpoint.map(|url| format!("{url}{}", self.base_path));
         let drain = Drain::new();
         let readiness = Readiness::new(self.ready, drain.clone());
         let services = self.additional.services();
@@ -189,8 +199,8 @@ impl<S: A2aService> Builder<S> {
             base_path: self.base_path,
             cards: self.cards,
             keys: (!self.keys.keys.is_empty()).then(|| Document::new(&self.keys, now)),
-            openapi: Document::of(schema::OPENAPI, now),
-            openrpc: Document::of(schema::OPENRPC, now),
+            openapi: description(schema::OPENAPI, endpoint.as_deref(), now),
+            openrpc: description(schema::OPENRPC, endpoint.as_deref(), now),
             max_age: self.max_age,
             cors: self.cors,
             hosts: self.hosts,
@@ -200,6 +210,20 @@ impl<S: A2aService> Builder<S> {
             drain,
         })))
     }
+}
+
+/// Returns the description of a binding, with the URL that it is served at.
+fn description(text: &'static str, endpoint: Option<&str>, now: SystemTime) -> Document {
+    let (Some(url), Ok(mut json)) = (endpoint, serde_json::from_str::<serde_json::Value>(text)) else {
+        return Document::of(text, now);
+    };
+    let server = if json.get("openrpc").is_some() {
+        serde_json::json!({"name": "this server", "url": format!("{url}/")})
+    } else {
+        serde_json::json!({ "url": url })
+    };
+    json["servers"] = serde_json::json!([server]);
+    Document::of(format!("{json:#}\n"), now)
 }
 
 /// Why a server cannot be built.

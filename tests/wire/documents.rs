@@ -176,3 +176,24 @@ fn s20_an_unusable_signing_key_stops_the_start_and_is_named() {
         }
     }
 }
+
+#[tokio::test]
+async fn descriptions_say_where_and_how_the_server_is_called() {
+    let server = Server::start(&format!("[server]\nbase_path = \"/v1\"\npublic_url = \"https://a.example\"\n{AGENTS}"));
+    let openapi = get(&server, "/v1/openapi.json", &[]).await.json();
+    assert_eq!(openapi["servers"], serde_json::json!([{"url": "https://a.example/v1"}]));
+    let openrpc = get(&server, "/v1/openrpc.json", &[]).await.json();
+    assert_eq!(openrpc["servers"][0]["url"], "https://a.example/v1/");
+    let version = &openapi["components"]["parameters"]["Version"];
+    assert_eq!((&version["required"], &version["schema"]["default"]), (&true.into(), &"1.0".into()));
+    let types: Vec<_> = openapi["components"]["responses"]["Error"]["content"].as_object().unwrap().keys().collect();
+    assert_eq!(types, ["application/a2a+json", "application/json"]);
+    // Bodies are references, so that generated clients have one type for each.
+    for path in ["/message:send", "/{tenant}/message:send", "/tasks/{id}:cancel", "/{tenant}/tasks/{id}:cancel"] {
+        let content = &openapi["paths"][path]["post"]["requestBody"]["content"]["application/json"];
+        assert!(content["schema"]["$ref"].is_string(), "{path}: {content}");
+    }
+    // Without a public URL they name the address that the server is bound to.
+    let local = Server::start(AGENTS);
+    assert_eq!(get(&local, "/openapi.json", &[]).await.json()["servers"][0]["url"], local.url);
+}

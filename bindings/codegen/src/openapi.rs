@@ -23,6 +23,7 @@ pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Re
     if components.insert(ERROR.to_owned(), error_schema()).is_some() {
         return Err(refuse(ERROR, "the document already has a schema with this name"));
     }
+    document.add_bodies(&mut components)?;
     let json = json!({
         "openapi": "3.1.0",
         "info": {
@@ -33,7 +34,7 @@ pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Re
         "paths": document.paths()?,
         "components": {
             "parameters": {"Version": document.version_header()},
-            "responses": {ERROR: error_response()},
+            "responses": {ERROR: document.error_response()},
             "schemas": components,
         },
     });
@@ -90,7 +91,7 @@ impl Document<'_> {
                     parameters.push(parameter(&field, "query", required(self.pool, &field)));
                 }
             }
-            "*" => operation["requestBody"] = self.body(&rest)?,
+            "*" => operation["requestBody"] = self.body(rpc)?,
             _ => return Err(refuse(&rpc.name, "a body of one field is not supported")),
         }
         parameters.push(json!({"$ref": "#/components/parameters/Version"}));
@@ -134,11 +135,39 @@ impl Document<'_> {
         content.into()
     }
 
-    /// Returns the body, which has the fields that are not in the path. It is optional if none of them is required.
-    fn body(&self, fields: &[FieldDescriptor]) -> Result<Value, Error> {
-        let schema = self.schemas.object(fields.iter())?;
-        let required = schema.get("required").is_some();
+    /// Returns the body of an rpc, by reference: generators of clients make one type of it for all paths. It is optional if
+    /// none of its fields is required.
+    fn body(&self, rpc: &Rpc) -> Result<Value, Error> {
+        let in_path = self.path_fields(rpc)?;
+        let is_in_body = |field: &FieldDescriptor| !in_path.contains(field) && required(self.pool, field);
+        let required = rpc.input.fields().any(|field| is_in_body(&field));
+        let schema = if in_path.is_empty() {
+            message_schema(&rpc.input)
+        } else {
+            json!({"$ref": format!("#/components/schemas/{}", body_name(rpc))})
+        };
         Ok(json!({"required": required, "content": self.as_json(&schema)}))
+    }
+
+    /// Returns the fields in the path of the main rule, which every path of the rpc has.
+    fn path_fields(&self, rpc: &Rpc) -> Result<Vec<FieldDescriptor>, Error> {
+        rpc.rules.first().map_or(Ok(Vec::new()), |main| Template::read(rpc, main).map(|template| template.fields))
+    }
+
+    /// Adds the schemas of bodies that have not all fields of their message, because the path has the others.
+    fn add_bodies(&self, components: &mut Map<String, Value>) -> Result<(), Error> {
+        for rpc in self.service.rpcs.iter().filter(|rpc| rpc.rules.iter().any(|rule| rule.body == "*")) {
+            let in_path = self.path_fields(rpc)?;
+            if in_path.is_empty() {
+                continue;
+            }
+            let rest: Vec<_> = rpc.input.fields().filter(|field| !in_path.contains(field)).collect();
+            let name = body_name(rpc);
+            if components.insert(name.clone(), self.schemas.object(rest.iter())?).is_some() {
+                return Err(refuse(&name, "the document already has a schema with this name"));
+            }
+        }
+        Ok(())
     }
 
     fn version_header(&self) -> Value {
@@ -146,11 +175,21 @@ impl Document<'_> {
         json!({
             "name": name,
             "in": "header",
+            "required": true,
             "description": format!("The protocol version of the request. A query parameter `{name}` is accepted too."),
-            "schema": {"type": "string"},
-            "example": self.config.document.version,
+            "schema": {"type": "string", "default": self.config.document.version},
         })
     }
+
+    fn error_response(&self) -> Value {
+        let schema = json!({"$ref": format!("#/components/schemas/{ERROR}")});
+        json!({"description": "An error. The body repeats the HTTP status.", "content": self.as_json(&schema)})
+    }
+}
+
+/// Returns the name of the schema of a body without the fields of the path.
+fn body_name(rpc: &Rpc) -> String {
+    format!("{}Body", rpc.name)
 }
 
 /// A path template in OpenAPI's notation, and its fields.
@@ -186,13 +225,6 @@ fn parameter(field: &FieldDescriptor, place: &str, required: bool) -> Value {
         "required": required,
         "description": comment_of_field(field),
         "schema": schema,
-    })
-}
-
-fn error_response() -> Value {
-    json!({
-        "description": "An error. The body repeats the HTTP status.",
-        "content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{ERROR}")}}},
     })
 }
 

@@ -18,7 +18,7 @@ pub fn generate(pool: &DescriptorPool, service: &Service, config: &Config) -> Re
         methods.push(method(pool, rpc, config)?);
     }
     let about = format!(
-        "{}\n\nRequests are POSTs with the header `{}: {}`.",
+        "{}\n\nRequests are POSTs of `application/json` with the header `{}: {}`, one at a time: batches are refused.",
         service.comment, config.document.version_header, config.document.version
     );
     let errors: Map<_, _> = errors(config)
