@@ -25,8 +25,9 @@ use crate::schema::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 
 /// Builds the card of one agent. `public_url` is what [`Config::public_url`] returns for the bound address.
 ///
-/// The interfaces of the default agent name no tenant, so that clients without support for tenants reach it. Those of
-/// other agents name the agent.
+/// The interfaces of the default agent name no tenant. Another agent has URLs of its own over HTTP and names no tenant
+/// either, because some clients drop it and would reach the default agent. gRPC has no such URLs, so that its interface
+/// names the agent.
 pub(crate) fn card(config: &Config, agent: &config::AgentConfig, public_url: &str) -> AgentCard {
     let card = &agent.card;
     AgentCard {
@@ -54,19 +55,24 @@ pub(crate) fn card(config: &Config, agent: &config::AgentConfig, public_url: &st
 }
 
 fn interfaces(config: &Config, agent: &config::AgentConfig, public_url: &str) -> Vec<AgentInterface> {
-    let tenant = if agent.name == config.default_agent { "" } else { &agent.name };
-    let web = format!("{public_url}{}", config.server.base_path);
-    let interface = |url: String, binding: Binding| AgentInterface {
-        url,
-        protocol_binding: binding_name(binding).to_owned(),
-        tenant: tenant.to_owned(),
-        protocol_version: VERSION.to_owned(),
+    let (tenant, path) = match agent.name == config.default_agent {
+        true => ("", String::new()),
+        false => (agent.name.as_str(), format!("/{}", agent.name)),
     };
-    vec![
-        interface(web.clone(), Binding::JsonRpc),
-        interface(grpc_target(public_url), Binding::Grpc),
-        interface(web, Binding::HttpJson),
-    ]
+    let interface = |binding: Binding| {
+        let (url, tenant) = match binding {
+            Binding::Grpc => (grpc_target(public_url), tenant),
+            Binding::JsonRpc | Binding::HttpJson => (format!("{public_url}{}{path}", config.server.base_path), ""),
+        };
+        AgentInterface {
+            url,
+            protocol_binding: binding_name(binding).to_owned(),
+            tenant: tenant.to_owned(),
+            protocol_version: VERSION.to_owned(),
+        }
+    };
+    let advertised = agent.advertise.as_ref().unwrap_or(&config.server.advertise);
+    advertised.iter().copied().map(interface).collect()
 }
 
 /// Returns the `host:port` of a URL.
@@ -117,19 +123,44 @@ mod tests {
     }
 
     #[test]
-    fn only_agents_that_are_not_the_default_name_a_tenant() {
+    fn other_agents_have_urls_of_their_own_and_a_tenant_over_grpc() {
         let cards = cards(
             "[server]\npublic_url = 'https://a.example/x/'\nbase_path = '/v1'\n[[agents]]\nkind = 'echo'\n[[agents]]\nname = 'kit'\nkind = 'conformance'",
         );
-        let first = ["JSONRPC https://a.example/x/v1 ", "GRPC a.example:443 ", "HTTP+JSON https://a.example/x/v1 "];
-        assert_eq!(lines(&cards[0]), first);
-        assert_eq!(lines(&cards[1]), first.map(|line| format!("{line}kit")));
+        let web = "https://a.example/x/v1";
+        let lines_of = |web: &str, tenant: &str| {
+            [format!("JSONRPC {web} "), format!("HTTP+JSON {web} "), format!("GRPC a.example:443 {tenant}")]
+        };
+        assert_eq!(lines(&cards[0]), lines_of(web, ""));
+        assert_eq!(lines(&cards[1]), lines_of(&format!("{web}/kit"), "kit"));
+    }
+
+    #[test]
+    fn the_configuration_chooses_the_bindings_that_cards_list() {
+        let cards = cards(
+            "[server]\nadvertise = ['HTTP+JSON', 'JSONRPC']\n[[agents]]\nkind = 'echo'\n[[agents]]\nname = 'kit'\nkind = 'conformance'\nadvertise = ['GRPC']",
+        );
+        assert_eq!(lines(&cards[0]), ["HTTP+JSON http://127.0.0.1:8080 ", "JSONRPC http://127.0.0.1:8080 "]);
+        assert_eq!(lines(&cards[1]), ["GRPC 127.0.0.1:8080 kit"]);
+    }
+
+    #[test]
+    fn a_list_of_bindings_that_cards_cannot_have_is_refused() {
+        for (list, problem) in [
+            ("['HTTP']", "\"HTTP\" is not a binding: list some of \"JSONRPC\", \"HTTP+JSON\" and \"GRPC\""),
+            ("['GRPC', 'GRPC']", "lists GRPC twice"),
+            ("[]", "is empty: a card lists at least one binding"),
+        ] {
+            let text = format!("[server]\nadvertise = {list}");
+            let problems = Sources::default().text("t.toml", &text).load().unwrap_err().to_string();
+            assert!(problems.contains(problem), "{problems}");
+        }
     }
 
     #[test]
     fn the_bound_address_is_advertised_where_none_is_configured() {
         let cards = cards("");
-        assert_eq!(lines(&cards[0])[1], "GRPC 127.0.0.1:8080 ");
+        assert_eq!(lines(&cards[0])[2], "GRPC 127.0.0.1:8080 ");
         assert_eq!(cards[0].supported_interfaces[0].url, "http://127.0.0.1:8080");
         assert_eq!(cards[0].supported_interfaces[0].protocol_version, "1.0");
     }

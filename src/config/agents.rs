@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use tricord_bindings::Binding;
+
 use super::card::{self, CardConfig};
+use super::server::bindings;
 use crate::agents::{AgentKind, Kind, OnRestart};
 use crate::protocol::SERVER_PATHS;
 use crate::schema::http_json::WORDS;
@@ -32,6 +35,8 @@ pub struct AgentConfig {
     pub dedupe_message_id: bool,
     /// `streaming`: whether the operations that stream are offered.
     pub streaming: bool,
+    /// `advertise`: the bindings that the card lists, if they are not those of `server.advertise`.
+    pub advertise: Option<Vec<Binding>>,
     /// `card`: what the card says.
     pub card: CardConfig,
 }
@@ -92,6 +97,7 @@ fn shared(mut section: Section<'_>, name: String, kind: AgentKind) -> AgentConfi
         cancel_grace: section.get("cancel_grace", parsed(duration)).unwrap_or(Duration::from_secs(1)),
         dedupe_message_id: section.get("dedupe_message_id", boolean).unwrap_or(false),
         streaming: section.get("streaming", boolean).unwrap_or(true),
+        advertise: section.get("advertise", bindings),
         card: card::read(section.section("card"), &name, &kind),
         name,
         kind,

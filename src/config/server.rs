@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tricord_bindings::BindingSettings;
 use tricord_bindings::server::ConnectionLimits;
+use tricord_bindings::{Binding, BindingSettings};
 
+use crate::protocol::binding_of;
 use crate::settings::located::Value;
 use crate::settings::read::{boolean, count, parsed, text, texts};
 use crate::settings::value::{address, base_url, duration};
@@ -14,6 +15,9 @@ use crate::settings::{Network, Secret, Section};
 
 /// How long clients and caches may keep a card unless it is configured.
 pub(crate) const CARD_MAX_AGE: Duration = Duration::from_secs(300);
+
+/// What cards list unless it is configured.
+const ADVERTISED: [Binding; 3] = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
 
 /// `[server]`: the public port.
 #[derive(Debug, Clone)]
@@ -23,6 +27,9 @@ pub struct ServerConfig {
     /// `public_url`: the address that cards advertise, without a trailing slash; see
     /// [`Config::public_url`](super::Config::public_url).
     pub public_url: Option<String>,
+    /// `advertise`: the bindings that cards list, in the order in which clients should prefer them. All are served whatever
+    /// cards list. Not empty.
+    pub advertise: Vec<Binding>,
     /// `base_path`: the prefix of every path: empty, or `/segment…` without a trailing slash.
     pub base_path: String,
     /// `tls`: the certificate and its key, if the port speaks TLS.
@@ -81,6 +88,7 @@ pub struct AdminConfig {
 pub(super) fn read(server: &mut Section<'_>) -> ServerConfig {
     let listen = server.get("listen", parsed(address)).unwrap_or_else(|| ([127, 0, 0, 1], 8080).into());
     let public_url = server.get("public_url", parsed(base_url));
+    let advertise = server.get("advertise", bindings).unwrap_or_else(|| ADVERTISED.to_vec());
     let base_path = server.get("base_path", base_path).unwrap_or_default();
     let tls = server.has("tls").then(|| read_tls(server.section("tls"))).flatten();
     let card_max_age = server.get("card_max_age", parsed(duration)).unwrap_or(CARD_MAX_AGE);
@@ -107,6 +115,7 @@ pub(super) fn read(server: &mut Section<'_>) -> ServerConfig {
     ServerConfig {
         listen,
         public_url,
+        advertise,
         base_path,
         tls,
         card_max_age,
@@ -121,6 +130,25 @@ pub(super) fn read(server: &mut Section<'_>) -> ServerConfig {
         streams_per_connection,
         grace,
     }
+}
+
+/// Reads a list of bindings by their names in cards.
+pub(super) fn bindings(value: &Value) -> Result<Vec<Binding>, String> {
+    let names = texts(value)?;
+    let mut bindings = Vec::with_capacity(names.len());
+    for name in &names {
+        let binding = binding_of(name).ok_or_else(|| {
+            format!("{name:?} is not a binding: list some of \"JSONRPC\", \"HTTP+JSON\" and \"GRPC\"")
+        })?;
+        if bindings.contains(&binding) {
+            return Err(format!("lists {name} twice"));
+        }
+        bindings.push(binding);
+    }
+    if bindings.is_empty() {
+        return Err("is empty: a card lists at least one binding".to_owned());
+    }
+    Ok(bindings)
 }
 
 fn base_path(value: &Value) -> Result<String, String> {

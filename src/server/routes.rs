@@ -106,15 +106,16 @@ pub(super) fn below<'a>(path: &'a str, base_path: &str) -> Option<&'a str> {
 /// Returns whether the server answers an interface of a card at the URL in the card. `public_url` is the URL of the
 /// server's root.
 pub(crate) fn is_served(interface: &AgentInterface, public_url: &str, base_path: &str) -> bool {
-    let is = |path: &str, route: Route<'_>| Route::of(path, below(path, base_path)) == route;
+    fn route<'a>(path: &'a str, base_path: &str) -> Route<'a> {
+        Route::of(path, below(path, base_path))
+    }
     let path = interface.url.strip_prefix(public_url);
     match binding_of(&interface.protocol_binding) {
         // gRPC has its own paths, whatever the base path is.
         Some(Binding::Grpc) => true,
-        Some(Binding::JsonRpc) => path.is_some_and(|path| is(path, Route::JsonRpc(None))),
+        Some(Binding::JsonRpc) => path.is_some_and(|path| matches!(route(path, base_path), Route::JsonRpc(_))),
         Some(Binding::HttpJson) | None => {
-            let tenant = if interface.tenant.is_empty() { String::new() } else { format!("/{}", interface.tenant) };
-            path.is_some_and(|path| is(&format!("{path}{tenant}/message:send"), Route::Schema))
+            path.is_some_and(|path| matches!(route(&format!("{path}/message:send"), base_path), Route::Schema))
         }
     }
 }

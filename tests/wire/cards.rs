@@ -52,11 +52,14 @@ async fn s20_interfaces_come_from_the_configuration_and_never_from_a_request() {
         let card = card(&server, path).await;
         let mut found = Vec::new();
         for interface in card["supportedInterfaces"].as_array().unwrap() {
-            assert_eq!(interface["tenant"].as_str().unwrap_or_default(), tenant, "{path}: {interface}");
+            let named = if interface["protocolBinding"] == "GRPC" { tenant } else { "" };
+            assert_eq!(interface["tenant"].as_str().unwrap_or_default(), named, "{path}: {interface}");
             found.push((interface["protocolBinding"].as_str().unwrap(), interface["url"].as_str().unwrap()));
         }
-        let web = "https://agents.example.com/v1/a2a";
-        assert_eq!(found, [("JSONRPC", web), ("GRPC", "agents.example.com:443"), ("HTTP+JSON", web)], "{path}");
+        let own = if tenant.is_empty() { String::new() } else { format!("/{tenant}") };
+        let web = format!("https://agents.example.com/v1/a2a{own}");
+        let web = web.as_str();
+        assert_eq!(found, [("JSONRPC", web), ("HTTP+JSON", web), ("GRPC", "agents.example.com:443")], "{path}");
     }
     for path in ["/v1/a2a/nobody/.well-known/agent-card.json", "/support/.well-known/agent-card.json"] {
         let reply = http(&server.url, "GET", path, &[("a2a-version", "1.0")], "").await;
@@ -79,8 +82,16 @@ async fn s20_every_interface_of_a_card_reaches_its_agent() {
                 _ => (Binding::HttpJson, url.to_owned()),
             };
             assert!(!url.ends_with('/'), "{url}");
-            let params = with(say(words), json!({"tenant": interface["tenant"]}));
-            let task = ask(&url, wire, "SendMessage", params).send().await.ok()["task"].take();
+            let params = with(say(words), json!({"tenant": interface.get("tenant").unwrap_or(&json!(""))}));
+            let (root, path) = match url.strip_suffix(&format!("/{agent}")) {
+                Some(root) => (root, Some(agent)),
+                None => (url.as_str(), None),
+            };
+            let mut call = ask(root, wire, "SendMessage", params);
+            if let Some(path) = path {
+                call = call.agent(path);
+            }
+            let task = call.send().await.ok()["task"].take();
             assert_eq!(crate::raw::parts_text(&task["artifacts"][0]["parts"]), made, "{agent} {wire}");
         }
     }

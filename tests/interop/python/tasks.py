@@ -155,7 +155,8 @@ async def push_notifications(peer):
 
 async def a_second_agent_by_its_card(peer):
     async with Peer(f"{SERVER}/other") as other:
-        equal((other.card.name, {i.tenant for i in other.card.supported_interfaces}), ("other", {"other"}))
+        named = {i.protocol_binding: i.tenant for i in other.card.supported_interfaces}
+        equal((other.card.name, named), ("other", {"JSONRPC": "", "HTTP+JSON": "", "GRPC": "other"}))
         task = await other.send_for_task("hello")
         equal(texts(task.artifacts), "hello")
         events = await all_of(other.stream("hello"))
