@@ -54,7 +54,8 @@ impl Launch {
     /// [`axum::Router`] for the program's own server. The admin port is bound if one is configured.
     ///
     /// Nothing listens on `server.listen` and `server.tls` is not used; set `server.public_url` to the URL of the
-    /// program's own server, which cards advertise.
+    /// program's own server, which cards advertise. Limits on connections and their times, HTTP/2 pings, and the check of
+    /// `Host` are the program's own, and `tricord_connections` stays 0.
     ///
     /// # Errors
     /// The reason why the server cannot start.
@@ -106,6 +107,16 @@ impl Embedded {
     /// Returns the URL that cards advertise, without the base path.
     pub fn public_url(&self) -> &str {
         &self.started.public_url
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &crate::config::Config {
+        &self.started.config
+    }
+
+    /// Returns the address of the admin port, if there is one.
+    pub fn admin_address(&self) -> Option<std::net::SocketAddr> {
+        self.started.admin_address
     }
 
     /// Refuses new work, gives runs the configured grace while streams stay open, ends the streams, and leaves runs that

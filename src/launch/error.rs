@@ -13,6 +13,7 @@ use crate::store::OpenError;
 
 /// The reason why a server cannot start. Displays as one line that starts with the setting concerned.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LaunchError {
     /// The store cannot be opened.
     #[error("store: {0}")]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::task::AbortOnDropHandle;
 use tricord_bindings::server::{acceptor, raise_open_files};
 
 use crate::agents::{Agent, BoxAgent};
@@ -175,11 +176,14 @@ impl Running {
 
     /// Serves until `stop` resolves, then shuts down: accepts nothing more, gives runs the configured grace while streams
     /// stay open, ends the streams, and leaves runs that have not ended to the next start.
+    ///
+    /// If the future is dropped, nothing more is accepted, and open connections are left to end.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let Self { started, listener, tls, .. } = self;
         let accepting = {
             let server = started.server.clone();
-            tokio::spawn(async move { server.serve(listener, tls).await })
+            // Dropped with this future, so that nothing is accepted any more.
+            AbortOnDropHandle::new(tokio::spawn(async move { server.serve(listener, tls).await }))
         };
         stop.await;
         started.shut_down().await;

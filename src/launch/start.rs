@@ -64,6 +64,14 @@ impl Launch {
         if config.default_agent.is_empty() {
             config.default_agent.clone_from(&first.name);
         }
+        if let Some(twice) = twice(&config) {
+            return Err(LaunchError::Agent(format!("{twice}: two agents have this name: choose another")));
+        }
+        if !config.agents.iter().any(|agent| agent.name == config.default_agent) {
+            return Err(LaunchError::Agent(format!("{}: the default agent is not served", config.default_agent)));
+        }
+        // Before anything runs: a start that fails must not have recovered tasks.
+        additional.check_names(&config.server.base_path, &names(&config))?;
         let agents = Agents::build(&config, &rust)?;
         Ok(Prepared { config, agents, additional })
     }
@@ -83,7 +91,7 @@ impl Prepared {
         let (profiles, cards) = profiles(&config, &public_url, &signer)?;
         let options = Options { url: config.store.url.clone(), keep_finished: config.store.keep_finished };
         let store = tokio::task::spawn_blocking(move || Store::open(&options)).await;
-        let store = store.map_err(|e| LaunchError::Agent(e.to_string()))??;
+        let store = store.map_err(|panic| LaunchError::Store(panic.into()))??;
         let engine = Engine::start(store, agents.specs, config.limits.engine.clone()).await?;
         let service = Service::new(engine.clone(), profiles, &config.default_agent);
         let server = Server::builder(Arc::new(service))
@@ -104,7 +112,7 @@ impl Prepared {
             .keys(signer.public())
             .max_age(config.server.card_max_age)
             .ready(readiness(&engine))
-            .agents(config.agents.iter().map(|agent| agent.name.clone()).collect())
+            .agents(names(&config))
             .additional(additional)
             .build(Anonymous);
         let server = match server {
@@ -195,6 +203,17 @@ impl Agents {
         }
         Ok(agents)
     }
+}
+
+/// Returns the names of the agents.
+fn names(config: &Config) -> Vec<String> {
+    config.agents.iter().map(|agent| agent.name.clone()).collect()
+}
+
+/// Returns a name that two agents have.
+fn twice(config: &Config) -> Option<&str> {
+    let mut seen = std::collections::HashSet::new();
+    config.agents.iter().map(|agent| agent.name.as_str()).find(|name| !seen.insert(*name))
 }
 
 /// Makes the signer of cards. Signatures name the URL of the keys if `public_url` is configured.

@@ -91,6 +91,11 @@ impl Additional {
         }
     }
 
+    /// Checks that nothing has a name of A2A as it is served with this base path and these agents.
+    pub(crate) fn check_names(&self, base_path: &str, agents: &[String]) -> Result<(), Conflict> {
+        self.check(&crate::protocol::PROTOCOL, &super::routes::paths(base_path, agents))
+    }
+
     /// Checks that nothing has a name of A2A, whose HTTP paths are given.
     pub(super) fn check(&self, protocol: &Protocol, paths: &[String]) -> Result<(), Conflict> {
         if let Some(conflict) = &self.conflict {

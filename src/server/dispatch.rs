@@ -172,6 +172,8 @@ fn without_base_path<B>(request: &mut Request<B>, base_path: &str) {
 
 /// Returns whether a request is gRPC or gRPC-Web, by its media type.
 pub(super) fn is_grpc<B>(request: &Request<B>) -> bool {
+    const PREFIX: &[u8] = b"application/grpc";
     let content_type = request.headers().get(CONTENT_TYPE);
-    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+    let starts = |value: &[u8]| value.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
+    content_type.is_some_and(|value| starts(value.as_bytes()))
 }

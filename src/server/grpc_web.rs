@@ -7,8 +7,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response};
 use tonic_web::GrpcWebLayer;
 use tower::{Layer as _, ServiceExt as _};
-use tricord_bindings::Body;
 use tricord_bindings::pipeline::RequestBody;
+use tricord_bindings::{Body, media_type};
 
 /// The media types of gRPC-Web. Bodies of those with `text` are in base64.
 const TYPES: [&str; 4] = [
@@ -22,14 +22,8 @@ const TYPES: [&str; 4] = [
 /// accept.
 pub(super) fn take<B>(request: &mut Request<B>) -> bool {
     let Some(Ok(value)) = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str) else { return false };
-    let (essence, parameters) = value.split_once(';').map_or((value, None), |(essence, rest)| (essence, Some(rest)));
-    let essence = essence.trim_end();
-    if !TYPES.contains(&essence) {
-        return false;
-    }
-    if let Some(essence) = parameters.and_then(|_| HeaderValue::from_str(essence).ok()) {
-        request.headers_mut().insert(CONTENT_TYPE, essence);
-    }
+    let Some(media_type) = TYPES.into_iter().find(|expected| media_type::is(value, expected)) else { return false };
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     true
 }
 

@@ -125,3 +125,23 @@ async fn a_task_whose_run_ended_before_a_restart_runs_again_when_it_is_resumed()
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_name_that_is_taken_stops_the_start_before_the_store_is_opened() {
+    use tricord::agents::from_fn;
+
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("tricord.db");
+    let echo = || from_fn(|task: TaskContext| async move { task.reply(task.text()).await });
+    let launch = || Launch::new().store(StoreUrl::sqlite(&path)).agent("echo", echo());
+    let taken = || tricord::axum::Router::new().route("/tasks", tricord::axum::routing::get(|| async { "mine" }));
+    for (launch, told) in [
+        (launch().agent("echo", echo()), "two agents have this name"),
+        (launch().configure(|config| config.default_agent = "other".into()), "the default agent is not served"),
+        (launch().routes(taken()), "/tasks"),
+    ] {
+        let error = launch.listen(([127, 0, 0, 1], 0).into()).bind().await.unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+        assert!(!path.exists(), "{error}");
+    }
+}

@@ -23,7 +23,7 @@ use crate::budget::BudgetPermit;
 use crate::codec::Codec;
 use crate::details;
 use crate::error::{Error, Kind, Protocol, kinds};
-use crate::media_type::essence;
+use crate::media_type::is;
 use crate::offload;
 use crate::output::Output;
 use crate::pipeline::{BindingSettings, CallRecord, Exchange, Pipeline, ReplyMessage, RequestBody, Service};
@@ -68,9 +68,9 @@ impl Exchange for Grpc<'_> {
 
     fn check_head(&self, _: &BodyLimits) -> Result<(), Error> {
         let media_type = self.head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        match essence(media_type) {
-            "application/grpc" | "application/grpc+proto" => Ok(()),
-            _ => Err(Error::new(&NOT_GRPC, "the request must be application/grpc")),
+        match ["application/grpc", "application/grpc+proto"].iter().any(|expected| is(media_type, expected)) {
+            true => Ok(()),
+            false => Err(Error::new(&NOT_GRPC, "the request must be application/grpc")),
         }
     }
 
