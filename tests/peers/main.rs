@@ -111,3 +111,36 @@ fn the_js_client_over_http_json() {
 fn the_js_client_over_grpc() {
     js("GRPC");
 }
+
+/// Lets the agent of a framework call a server, whose card leaves out the GRPC interface as google-adk needs it: it gets a
+/// question, answers it once, and sees the end.
+fn framework_passes(program: &str, script: &str, arguments: &[&str]) {
+    let program = if program.contains('/') { root().join(program) } else { PathBuf::from(program) };
+    let server = Server::start(
+        "[server]\nadvertise = [\"JSONRPC\", \"HTTP+JSON\"]\n[[agents]]\nname = \"kit\"\nkind = \"conformance\"\n",
+    );
+    let output = Command::new(&program)
+        .arg(root().join("tests/interop").join(script))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .args(arguments)
+        .arg(&server.url)
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}: run scripts/setup first", program.display()));
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("ok "), "{script} {arguments:?}:\n{said}{errors}");
+}
+
+#[test]
+fn google_adk_asks_its_user_once() {
+    framework_passes("target/frameworks/bin/python", "frameworks.py", &["google-adk"]);
+}
+
+#[test]
+fn microsofts_agent_framework_asks_its_user_once() {
+    framework_passes("target/frameworks/bin/python", "frameworks.py", &["agent-framework"]);
+}
+
+#[test]
+fn mastra_asks_its_user_once() {
+    framework_passes("node", "mastra.mjs", &[]);
+}
