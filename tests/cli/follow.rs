@@ -65,8 +65,24 @@ async fn a_broken_stream_goes_on_after_the_last_event() {
     assert_eq!(words, ["task TASK_STATE_WORKING ", "one ", "two", COMPLETED]);
     assert_eq!((state, failure), (Some(TaskState::Completed), None));
     let seen = peer.seen();
-    assert_eq!(seen[1].line, "GET /tasks/t1:subscribe");
+    assert_eq!(seen[1].line, "POST /tasks/t1:subscribe");
     assert_eq!(seen[1].header("last-event-id"), Some("1.2"));
+}
+
+#[tokio::test]
+async fn a_server_that_subscribes_by_get_only_is_asked_by_get_after_post() {
+    for refusal in [404, 405] {
+        let peer = Peer::http(move |_, before| match before {
+            0 => cut_events(&[event("1.1", &task_event(WORKING, ""))]),
+            1 => json_answer(refusal, &serde_json::json!({})),
+            _ => events(&[event("1.1", &task_event(WORKING, "")), event("1.2", &status(COMPLETED))]),
+        });
+        let (words, _, failure) = stream(&peer).await;
+        assert_eq!(words, ["task TASK_STATE_WORKING ", COMPLETED]);
+        assert_eq!(failure, None);
+        let seen: Vec<_> = peer.seen().into_iter().map(|seen| seen.line).collect();
+        assert_eq!(seen[1..], ["POST /tasks/t1:subscribe", "GET /tasks/t1:subscribe"]);
+    }
 }
 
 #[tokio::test]

@@ -42,8 +42,9 @@ impl HttpJson {
         request: &Q,
         options: &CallOptions,
         accept: &str,
+        verb: Option<&str>,
     ) -> Result<http::Request<bytes::Bytes>, ClientError> {
-        let target = Target::new(rpc, fields(request)?)?;
+        let target = Target::new(rpc, fields(request)?, verb)?;
         let mut headers = options.headers(self.protocol)?;
         if let Ok(accept) = HeaderValue::try_from(accept) {
             headers.insert(ACCEPT, accept);
@@ -62,7 +63,7 @@ impl Transport for HttpJson {
         options: &CallOptions,
     ) -> Result<A, ClientError> {
         let accept = format!("{}, application/json", self.protocol.media_type);
-        let request = self.request(rpc, request, options, &accept)?;
+        let request = self.request(rpc, request, options, &accept, None)?;
         let (parts, body) = self.http.whole(request, options.deadline()).await?;
         match parts.status {
             StatusCode::NO_CONTENT => Ok(A::default()),
@@ -78,12 +79,24 @@ impl Transport for HttpJson {
         options: &CallOptions,
     ) -> Result<EventStream<A>, ClientError> {
         let accept = format!("{EVENT_STREAM}, {}", self.protocol.media_type);
-        let request = self.request(rpc, request, options, &accept)?;
         let deadline = options.deadline();
-        let (parts, body) = self.http.open(request, deadline).await?.into_parts();
-        if !parts.status.is_success() {
-            let body = deadline.bound(super::transport::collect(body)).await??;
-            return Err(server_error(parts.status, &parts.headers, &body));
+        // Some servers stream with POST only, others with GET only, and the schema has both: the other one is tried after
+        // a refusal of the path or the verb.
+        let verbs: &[&str] = if has_verb(rpc, "POST") && has_verb(rpc, "GET") { &["POST", "GET"] } else { &[] };
+        let (first, second) = (verbs.first().copied(), verbs.get(1).copied());
+        let whole = self.request(rpc, request, options, &accept, first)?;
+        let (mut parts, mut body) = self.http.open(whole, deadline).await?.into_parts();
+        for verb in [second, None] {
+            if parts.status.is_success() {
+                break;
+            }
+            let text = deadline.bound(super::transport::collect(body)).await??;
+            let error = server_error(parts.status, &parts.headers, &text);
+            if verb.is_none() || !refuses_verb(&error) {
+                return Err(error);
+            }
+            let again = self.request(rpc, request, options, &accept, verb)?;
+            (parts, body) = self.http.open(again, deadline).await?.into_parts();
         }
         expect_event_stream(&parts.headers)?;
         Ok(stream::events(body, deadline, move |event| match event.name.as_str() {
@@ -91,6 +104,19 @@ impl Transport for HttpJson {
             _ => decode(rpc, event.data.as_bytes()),
         }))
     }
+}
+
+fn has_verb(rpc: &Rpc, verb: &str) -> bool {
+    rpc.rules.iter().any(|rule| rule.verb == verb)
+}
+
+/// Returns whether another verb may be answered: the server does not know this one, rather than what the request names.
+fn refuses_verb(error: &ClientError) -> bool {
+    error.server().is_some_and(|error| match error.code {
+        Code::Http(405) => true,
+        Code::Http(404) => error.reason.as_deref().is_none_or(|reason| reason == "METHOD_NOT_FOUND"),
+        _ => false,
+    })
 }
 
 /// Returns the fields of a request as ProtoJSON.
@@ -160,10 +186,11 @@ struct Target {
 }
 
 impl Target {
-    /// Chooses the rule that puts the most fields of the request into the path; the first of equals.
-    fn new(rpc: &Rpc, mut fields: Map<String, Value>) -> Result<Self, ClientError> {
+    /// Chooses the rule that puts the most fields of the request into the path, of those with this verb if one is given;
+    /// the first of equals.
+    fn new(rpc: &Rpc, mut fields: Map<String, Value>, verb: Option<&str>) -> Result<Self, ClientError> {
         let mut best: Option<(&HttpRule, usize)> = None;
-        for rule in rpc.rules {
+        for rule in rpc.rules.iter().filter(|rule| verb.is_none_or(|verb| rule.verb == verb)) {
             let names = variables(rule.template);
             let all = names.iter().all(|name| fields.get(name).is_some_and(|value| *value != "" && value.is_string()));
             if all && best.is_none_or(|(_, most)| names.len() > most) {
@@ -278,7 +305,7 @@ mod tests {
 
     fn target(rpc: &Rpc, fields: Value) -> Result<(String, Option<Value>), ClientError> {
         let Value::Object(fields) = fields else { panic!("{fields}") };
-        let target = Target::new(rpc, fields)?;
+        let target = Target::new(rpc, fields, None)?;
         Ok((format!("{} {}{}", target.verb, target.path, target.query), target.body.map(Value::Object)))
     }
 
