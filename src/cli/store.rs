@@ -25,6 +25,14 @@ pub(super) struct Args {
 enum Command {
     /// Check the store for damage; works while the server runs
     Check,
+    /// Copy every task that is whole into a new store
+    ///
+    /// The damaged store stays as it is. Stop the server, repair, and start it on the new store.
+    Repair {
+        /// The file of the new store
+        #[arg(value_name = "PATH")]
+        to: PathBuf,
+    },
     /// Copy the store into a new file; works while the server runs
     Backup {
         /// The file to write
@@ -47,6 +55,15 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let mut out = terminal::stdout();
     let exit = match args.command {
         Command::Check => check(&mut out, &args.store)?,
+        Command::Repair { to } => {
+            let report = store::repair(&args.store, &to)?;
+            for lost in &report.lost {
+                writeln!(out, "left out: {lost}")?;
+            }
+            let (tasks, records, lost) = (report.tasks, report.records, report.lost_count);
+            writeln!(out, "{tasks} tasks and {records} records copied to {}, {lost} left out", to.display())?;
+            Exit::Done
+        }
         Command::Backup { to } => {
             store::backup(&args.store, &to)?;
             writeln!(out, "{} is a copy of {}", to.display(), args.store)?;

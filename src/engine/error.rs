@@ -28,6 +28,9 @@ pub enum EngineError {
     /// The server is going down.
     #[error("the server is shutting down")]
     Draining,
+    /// What is stored of the task is not as it was written.
+    #[error("the stored data of the task is damaged")]
+    Damaged,
     /// The store does not take or give data now.
     #[error("the store is not available")]
     StoreUnavailable,
@@ -35,8 +38,14 @@ pub enum EngineError {
 
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
-        tracing::error!(%error, "the store failed");
-        Self::StoreUnavailable
+        match error {
+            // The store has logged it.
+            StoreError::Corrupt(_) => Self::Damaged,
+            error => {
+                tracing::error!(%error, "the store failed");
+                Self::StoreUnavailable
+            }
+        }
     }
 }
 

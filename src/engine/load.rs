@@ -46,12 +46,12 @@ impl Tasks {
     async fn read_row(&self, row: &TaskRow) -> Result<Arc<Encoded<Task>>, EngineError> {
         if let Some(known) = self.handles.folds.get(row.id) {
             let log = self.store.log(row.task, known.seq).await?;
-            return Ok(self.fold_row(row, Some(known), log));
+            return self.checked(row, self.fold_row(row, Some(known), log)).await;
         }
         let size = self.store.log_size(row.task).await?;
         if size < LARGE {
             let log = self.store.log(row.task, 0).await?;
-            return Ok(self.fold_row(row, None, log));
+            return self.checked(row, self.fold_row(row, None, log)).await;
         }
         let read = || async { self.read_large(row, size).await.map(Some) };
         if lifecycle::is_terminal(row.state) {
@@ -67,12 +67,26 @@ impl Tasks {
         let limits = &self.handles.limits;
         let permit = limits.task(size).await?;
         let log = self.store.large_log(row.task, 0).await?;
-        let mut task = limits.offload.run(size, || fold_log(row, None, log).task).await;
+        let fold = limits.offload.run(size, || fold_log(row, None, log)).await;
+        let mut task = self.checked(row, fold).await?.task;
         Encoded::charge(&mut task, permit);
         if lifecycle::is_terminal(fold::state(task.value())) {
             self.handles.finished.put(row.id, &row.agent, &row.owner, &task);
         }
         Ok(task)
+    }
+
+    /// Returns a fold of a task, or the reason why there is none: the task may have been deleted since its row was read.
+    async fn checked<T>(&self, row: &TaskRow, fold: Result<T, EngineError>) -> Result<T, EngineError> {
+        let Err(error) = fold else { return fold };
+        match self.store.find_any(row.id).await {
+            Ok(None) => Err(EngineError::NotFound),
+            Ok(Some(_)) => {
+                tracing::error!(task = %row.id, "stored data is damaged: the last records of the task are missing");
+                Err(error)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reads a task from its live cell.
@@ -98,6 +112,11 @@ impl Tasks {
         let taken = |rest: &[TaskRow]| rows.len() - rest.len();
         let mut rest = rows;
         while let Some((first, behind)) = rest.split_first() {
+            if first.is_damaged {
+                // The store has logged it.
+                rest = behind;
+                continue;
+            }
             if let Some(ended) = self.handles.finished.get(&first.agent, &first.owner, first.id) {
                 rest = behind;
                 if take(ended).is_break() {
@@ -107,23 +126,24 @@ impl Tasks {
             }
             if self.handles.folds.get(first.id).is_some() {
                 rest = behind;
-                if take(self.read_row(first).await?).is_break() {
+                if listed(first, self.read_row(first).await)?.is_some_and(|task| take(task).is_break()) {
                     return Ok(taken(rest));
                 }
                 continue;
             }
             let is_known = |row: &TaskRow| {
                 let CellHandles { folds, finished, .. } = &*self.handles;
-                folds.get(row.id).is_some() || finished.get(&row.agent, &row.owner, row.id).is_some()
+                row.is_damaged || folds.get(row.id).is_some() || finished.get(&row.agent, &row.owner, row.id).is_some()
             };
             let unknown = rest.iter().skip(1).take_while(|row| !is_known(row)).count() + 1;
             let logs = self.store.logs(rest[..unknown].iter().map(|row| row.task).collect()).await?;
             for log in logs {
                 let Some((row, behind)) = rest.split_first() else { break };
                 rest = behind;
+                let Some(log) = listed(row, log.map_err(EngineError::from))? else { continue };
                 let size = log.batches.iter().map(prost::Message::encoded_len).sum();
                 let task = self.handles.limits.offload.run(size, || self.fold_row(row, None, log)).await;
-                if take(task).is_break() {
+                if listed(row, task)?.is_some_and(|task| take(task).is_break()) {
                     return Ok(taken(rest));
                 }
             }
@@ -134,15 +154,20 @@ impl Tasks {
     }
 
     /// Folds a log, and keeps the task for the next reader.
-    fn fold_row(&self, row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> Arc<Encoded<Task>> {
-        let fold = fold_log(row, known, log);
+    fn fold_row(
+        &self,
+        row: &TaskRow,
+        known: Option<OpenFold>,
+        log: LogRead,
+    ) -> Result<Arc<Encoded<Task>>, EngineError> {
+        let fold = fold_log(row, known, log)?;
         let task = Arc::clone(&fold.task);
         if lifecycle::is_terminal(fold::state(task.value())) {
             self.handles.finished.put(row.id, &row.agent, &row.owner, &task);
         } else {
             self.handles.folds.put(row.id, fold);
         }
-        task
+        Ok(task)
     }
 
     /// Returns the live cell of a task, loaded from the store if there is none.
@@ -184,7 +209,7 @@ impl Tasks {
         let (fold, memory) = match self.handles.folds.take(row.id) {
             Some(known) => {
                 let log = self.store.log(row.task, known.seq).await?;
-                let fold = fold_log(row, Some(known), log);
+                let fold = self.checked(row, fold_log(row, Some(known), log)).await?;
                 let memory = limits.tasks.charge(2 * fold.bytes);
                 (fold, memory)
             }
@@ -195,7 +220,8 @@ impl Tasks {
                     ..LARGE => self.store.log(row.task, 0).await?,
                     _ => self.store.large_log(row.task, 0).await?,
                 };
-                (limits.offload.run(size, || fold_log(row, None, log)).await, memory)
+                let fold = limits.offload.run(size, || fold_log(row, None, log)).await;
+                (self.checked(row, fold).await?, memory)
             }
         };
         let (spec, owner) = (Arc::clone(spec), Arc::clone(&row.owner));
@@ -250,8 +276,21 @@ impl Tasks {
     }
 }
 
+/// Returns what was read of a task for a list, or `None` if it is damaged or was deleted since its row was read. Any other
+/// error is one of the whole list.
+fn listed<T>(row: &TaskRow, read: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
+    match read {
+        Err(EngineError::Damaged) => {
+            tracing::warn!(task = %row.id, "a damaged task is left out of a list");
+            Ok(None)
+        }
+        Err(EngineError::NotFound) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
 /// Brings a fold up to date with what the log holds behind it. Without one, folds the log from its checkpoint on.
-fn fold_log(row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> OpenFold {
+fn fold_log(row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> Result<OpenFold, EngineError> {
     let ids = ids(row);
     // A checkpoint comes beside a fold only where records behind the fold were deleted: it replaces the fold.
     let mut fold = known.filter(|_| log.checkpoint.is_none()).unwrap_or_else(|| OpenFold {
@@ -274,7 +313,7 @@ fn fold_log(row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> OpenFold {
     }
     let mut records = log.batches.into_iter().flat_map(|batch| batch.records).peekable();
     if records.peek().is_none() {
-        return fold;
+        return complete(row, fold);
     }
     let task = Encoded::make_mut(&mut fold.task);
     for record in records {
@@ -285,7 +324,20 @@ fn fold_log(row: &TaskRow, known: Option<OpenFold>, log: LogRead) -> OpenFold {
         fold.bytes += event.size;
         fold.tail_bytes += event.size;
     }
-    fold
+    complete(row, fold)
+}
+
+/// Checks that a fold is not older than the row, which was read before the log.
+///
+/// # Errors
+/// [`EngineError::Damaged`] if the log ends before the state of the row.
+fn complete(row: &TaskRow, fold: OpenFold) -> Result<OpenFold, EngineError> {
+    let entered = fold.task.value().status.as_ref().and_then(|status| status.timestamp.as_ref()).map(micros);
+    // Timestamps are as precise as milliseconds at least.
+    if entered.is_some_and(|entered| entered.div_euclid(1000) >= row.status_us.div_euclid(1000)) {
+        return Ok(fold);
+    }
+    Err(EngineError::Damaged)
 }
 
 fn ids(row: &TaskRow) -> Ids {

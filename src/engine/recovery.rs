@@ -90,6 +90,9 @@ impl Recovery {
             EngineError::NotFound => {
                 return tracing::warn!(task = %id, "a task was under way, and its agent is no longer served");
             }
+            EngineError::Damaged => {
+                return tracing::error!(task = %id, "a task was under way, and cannot go on as its data is damaged");
+            }
             EngineError::Busy(_) => tracing::debug!(task = %id, "a task waits for a permit to be recovered"),
             _ => tracing::error!(%error, task = %id, "a task could not be recovered yet"),
         }
@@ -97,6 +100,9 @@ impl Recovery {
     }
 
     async fn recover(&self, row: &TaskRow) -> Result<(), EngineError> {
+        if row.is_damaged {
+            return Err(EngineError::Damaged);
+        }
         let spec = self.tasks.agents.get(&row.agent).ok_or(EngineError::NotFound)?;
         // Before anything is read: what finds no permit now is asked for again each second.
         let permit = match spec.on_restart {

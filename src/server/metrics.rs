@@ -126,6 +126,8 @@ impl<S: A2aService> ServerCollector<S> {
         histogram(&mut out.encode_descriptor(name, help, None, MetricType::Histogram)?, &commits.duration, NANOS)?;
         let (name, help) = ("tricord_commit_batch_size", "Tasks written in one transaction of the store");
         histogram(&mut out.encode_descriptor(name, help, None, MetricType::Histogram)?, &commits.batch_size, 1.0)?;
+        let damage = self.engine.store().damage_count();
+        counter(out, "tricord_store_damage", "Times that damaged data was found in the store", damage)?;
         match self.engine.store().size_bytes() {
             Some(bytes) => gauge(out, "tricord_store_bytes", "Size of the store's files", bytes),
             None => Ok(()),

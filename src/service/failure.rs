@@ -29,6 +29,7 @@ pub(super) fn error(error: EngineError, ended: &'static Kind) -> Error {
         EngineError::OtherContext => Error::invalid("message.contextId", "the task belongs to another context"),
         EngineError::TooLarge(_) => Error::new(&protocol::UNSUPPORTED_OPERATION, error.to_string()),
         EngineError::Busy(_) => Error::new(&kinds::RATE_LIMITED, error.to_string()).with_retry_after(RETRY_AFTER),
+        EngineError::Damaged => Error::new(&kinds::INTERNAL, error.to_string()),
         EngineError::Memory(_) | EngineError::Draining | EngineError::StoreUnavailable => {
             Error::unavailable(error.to_string(), RETRY_AFTER)
         }
@@ -52,8 +53,14 @@ pub(super) fn not_found() -> Error {
 
 /// Returns the client's error for a read that failed, and logs it. It is never "not found": the task may exist.
 pub(super) fn read(failure: &StoreError) -> Error {
-    tracing::error!(error = %failure, "the store cannot be read");
-    unavailable()
+    match failure {
+        // The store has logged it. Trying again would not help.
+        StoreError::Corrupt(_) => Error::new(&kinds::INTERNAL, "stored data is damaged"),
+        failure => {
+            tracing::error!(error = %failure, "the store cannot be read");
+            unavailable()
+        }
+    }
 }
 
 /// Returns the client's error for a write that failed, and logs it.

@@ -78,6 +78,11 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Returns what the store is.
     fn identity(&self) -> &Identity;
 
+    /// Returns how many problems were found without anybody asking for the data.
+    fn problems(&self) -> u64 {
+        0
+    }
+
     /// Returns the size of what is kept, in bytes; `None` where that is not known without asking somebody else.
     fn size_bytes(&self) -> Option<u64> {
         None
@@ -105,13 +110,14 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn large_log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead>;
 
     /// Reads the logs of the first of these tasks, in order: at least one, and no more once they have about 1 MiB.
-    fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>>;
+    /// One that is damaged is an error in its place.
+    fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<Result<LogRead, StoreError>>>;
 
     /// Reads the records after a seq, whatever a checkpoint covers: at least one if there is one, and no more once they have
     /// about 32 KiB. [`Tail::Gone`] if the next one was deleted.
     fn tail(&self, task: TaskHandle, after: u64) -> Answer<'_, Tail>;
 
-    /// Reads one page, newest status first, then highest id.
+    /// Reads one page, newest status first, then highest id. Damaged rows keep their places, and say that they are damaged.
     fn list(&self, query: &ListQuery) -> Answer<'_, Vec<TaskRow>>;
 
     /// Counts the tasks that match, whatever the cursor.

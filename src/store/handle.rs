@@ -9,6 +9,7 @@ use super::{
     Tail, TaskHandle, TaskRow, TokenError,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -34,6 +35,8 @@ struct Inner {
     page_key: PageKey,
     health: watch::Sender<Health>,
     commits: CommitMeter,
+    /// How often damaged data was met.
+    damaged: AtomicU64,
 }
 
 impl std::fmt::Debug for Store {
@@ -63,6 +66,7 @@ impl Store {
             page_key,
             health: watch::Sender::new(Health::Ok),
             commits: CommitMeter::default(),
+            damaged: AtomicU64::new(0),
         }))
     }
 
@@ -102,6 +106,28 @@ impl Store {
         self.0.backend.size_bytes()
     }
 
+    /// Returns how often damaged data was met, by reads and by the check at the start.
+    pub fn damage_count(&self) -> u64 {
+        self.0.damaged.load(Ordering::Relaxed) + self.0.backend.problems()
+    }
+
+    /// Counts a read that met damaged data, and logs what it says.
+    fn noted<T>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(StoreError::Corrupt(why)) = &read {
+            self.0.damaged.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(%why, "stored data is damaged; `tricord store check` finds all of it");
+        }
+        read
+    }
+
+    /// The same for rows, each of which says whether it is damaged.
+    fn note_rows(&self, read: Result<Vec<TaskRow>, StoreError>) -> Result<Vec<TaskRow>, StoreError> {
+        for row in read.iter().flatten().filter(|row| row.is_damaged) {
+            let _ = self.noted::<()>(Err(row.damage()));
+        }
+        self.noted(read)
+    }
+
     /// Returns the statistics of the commits since the start.
     pub fn commit_stats(&self) -> CommitStats {
         self.0.commits.read()
@@ -123,49 +149,51 @@ impl Store {
     ///
     /// [`StoreError`] when the store cannot be read. This holds for every read below.
     pub async fn find(&self, agent: &str, owner: &str, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
-        self.0.backend.find(agent, owner, id).await
+        self.noted(self.0.backend.find(agent, owner, id).await)
     }
 
     /// Finds a task by its public id, whoever owns it. For operators and hooks, never for a caller.
     pub async fn find_any(&self, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
-        self.0.backend.find_any(id).await
+        self.noted(self.0.backend.find_any(id).await)
     }
 
     /// Reads what is needed to fold a task (`after` 0), or to bring a fold up to date whose last record is `after`. In the
     /// second case a checkpoint comes only if records after it were deleted; it then replaces the fold.
     pub async fn log(&self, task: TaskHandle, after: u64) -> Result<LogRead, StoreError> {
-        self.0.backend.log(task, after).await
+        self.noted(self.0.backend.log(task, after).await)
     }
 
     /// Returns how many bytes are read to fold a task: 0 for one that is not there.
     pub async fn log_size(&self, task: TaskHandle) -> Result<usize, StoreError> {
-        self.0.backend.log_size(task).await
+        self.noted(self.0.backend.log_size(task).await)
     }
 
     /// Does what [`log`](Self::log) does for a log that is large.
     pub async fn large_log(&self, task: TaskHandle, after: u64) -> Result<LogRead, StoreError> {
-        self.0.backend.large_log(task, after).await
+        self.noted(self.0.backend.large_log(task, after).await)
     }
 
     /// Reads what is needed to fold the first of some tasks, in order: at least one, and no more once they have about
-    /// 1 MiB.
-    pub async fn logs(&self, tasks: Vec<TaskHandle>) -> Result<Vec<LogRead>, StoreError> {
-        self.0.backend.logs(tasks).await
+    /// 1 MiB. One that is damaged is an error in its place.
+    pub async fn logs(&self, tasks: Vec<TaskHandle>) -> Result<Vec<Result<LogRead, StoreError>>, StoreError> {
+        let logs = self.noted(self.0.backend.logs(tasks).await)?;
+        Ok(logs.into_iter().map(|log| self.noted(log)).collect())
     }
 
     /// Reads the next records after a seq, about 32 KiB of them, for a stream that resumes.
     pub async fn log_since(&self, task: TaskHandle, after: u64) -> Result<Tail, StoreError> {
-        self.0.backend.tail(task, after).await
+        self.noted(self.0.backend.tail(task, after).await)
     }
 
-    /// Reads one page of tasks, newest status first, then highest id.
+    /// Reads one page of tasks, newest status first, then highest id. Damaged rows keep their places, and say that they
+    /// are damaged.
     pub async fn list(&self, query: &ListQuery) -> Result<Vec<TaskRow>, StoreError> {
-        self.0.backend.list(query).await
+        self.note_rows(self.0.backend.list(query).await)
     }
 
     /// Counts the tasks that match, whatever the cursor.
     pub async fn total(&self, query: &ListQuery) -> Result<u64, StoreError> {
-        self.0.backend.total(query).await
+        self.noted(self.0.backend.total(query).await)
     }
 
     /// Returns the token for the page after `page`, good for this filter, agent and owner alone.
@@ -185,7 +213,7 @@ impl Store {
     /// Finds tasks that were under way in a process whose lease has ended: at most `limit`, in the order of their handles
     /// after the one given.
     pub async fn orphans(&self, after: Option<TaskHandle>, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
-        self.0.backend.orphans(after, limit).await
+        self.note_rows(self.0.backend.orphans(after, limit).await)
     }
 
     /// Claims an idempotency key, or finds who has it. The claim is durable when this returns.

@@ -42,7 +42,7 @@ pub use handle::Store;
 #[doc(hidden)]
 pub use list::PageKey;
 pub use list::{ListQuery, PageToken, TokenError};
-pub(crate) use registry::{backup, check, restored, stats};
+pub(crate) use registry::{backup, check, repair, restored, stats};
 pub(crate) use rows::{LogRead, Tail, TaskRow};
 pub use url::{Options, StoreUrl};
 pub use writer::{Commit, Pending, Writer};

@@ -1,7 +1,7 @@
 //! The schemes of the registered backends: which URLs there are, and which backend serves one.
 
 use super::backend::Backend;
-use super::report::{CheckReport, Stats};
+use super::report::{CheckReport, RepairReport, Stats};
 use super::scheme::{Operations, Scheme};
 use super::{BACKENDS, DEFAULT_URL, OpenError, Options, StoreUrl};
 use std::path::Path;
@@ -77,6 +77,15 @@ fn operations(url: &StoreUrl) -> Result<&'static Operations, OpenError> {
 /// [`OpenError`] if the store cannot be read at all.
 pub(crate) fn check(url: &StoreUrl) -> Result<CheckReport, OpenError> {
     (operations(url)?.check)(url.location())
+}
+
+/// Copies every task that is whole into a new store at `to`, and leaves the store as it is.
+///
+/// # Errors
+///
+/// [`OpenError`] if the store cannot be read at all, or the new one cannot be written, or exists.
+pub(crate) fn repair(url: &StoreUrl, to: &Path) -> Result<RepairReport, OpenError> {
+    (operations(url)?.repair)(url.location(), to)
 }
 
 /// Copies a store, as it is at one moment, to a new file. A server that has it open goes on.

@@ -34,6 +34,29 @@ impl CheckReport {
     }
 }
 
+/// The result of a repair.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RepairReport {
+    /// The number of tasks that were copied.
+    pub tasks: u64,
+    /// The number of records that were copied.
+    pub records: u64,
+    /// Descriptions of the first hundred tasks that were left out.
+    pub lost: Vec<String>,
+    /// The number of tasks that were left out.
+    pub lost_count: u64,
+}
+
+impl RepairReport {
+    /// Adds a task that was left out.
+    pub(super) fn lost(&mut self, text: String) {
+        self.lost_count += 1;
+        if self.lost.len() < DESCRIBED {
+            self.lost.push(text);
+        }
+    }
+}
+
 /// The statistics of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stats {

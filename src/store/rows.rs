@@ -1,6 +1,6 @@
 //! What is read of a task: its row in the index and its log.
 
-use super::TaskHandle;
+use super::{StoreError, TaskHandle};
 use crate::schema::TaskState;
 use crate::schema::store::{Checkpoint, RecordBatch};
 use std::sync::Arc;
@@ -29,6 +29,15 @@ pub struct TaskRow {
     pub live: bool,
     /// The epoch of the lease that the row was written under.
     pub epoch: u64,
+    /// Whether the row is not as it was written: nothing in it can be relied on.
+    pub is_damaged: bool,
+}
+
+impl TaskRow {
+    /// Returns the error for a row that is damaged.
+    pub(crate) fn damage(&self) -> StoreError {
+        StoreError::Corrupt(format!("task {}: the row of the task is not as it was written", self.id).into())
+    }
 }
 
 /// What is needed to fold a task.

@@ -1,7 +1,7 @@
 //! The schemes of store URLs: what a backend brings for each.
 
 use super::backend::Backend;
-use super::report::{CheckReport, Stats};
+use super::report::{CheckReport, RepairReport, Stats};
 use super::{OpenError, Options};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -28,6 +28,8 @@ pub(super) struct Scheme {
 pub(super) struct Operations {
     /// Looks for damage.
     pub(super) check: fn(&OsStr) -> Result<CheckReport, OpenError>,
+    /// Copies what is whole into a new store.
+    pub(super) repair: fn(&OsStr, &Path) -> Result<RepairReport, OpenError>,
     /// Writes a copy into a new file.
     pub(super) backup: fn(&OsStr, &Path) -> Result<(), OpenError>,
     /// Marks the store as restored from a backup. Returns its new generation.

@@ -4,7 +4,8 @@ use super::super::job::QueuedJob;
 use super::super::{
     Append, AppendError, Claim, ClaimEnd, ClaimKey, Claimed, KEEP_TAIL, MAX_SEQ, NewTask, Row, StoreError,
 };
-use super::connection::store_error;
+use super::connection::{is_conversion, store_error};
+use super::sum::{self, TaskColumns};
 use super::write::Writes;
 use super::{TaskPk, claim, log_key};
 use crate::task::lifecycle::is_terminal;
@@ -22,9 +23,14 @@ pub(super) enum Fault {
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
-                Fault::Append(AppendError::Refused(error.to_string().into()))
-            }
+            // Damage that one append meets need not concern the others.
+            Some(
+                ErrorCode::ConstraintViolation
+                | ErrorCode::TooBig
+                | ErrorCode::TypeMismatch
+                | ErrorCode::DatabaseCorrupt,
+            ) => Fault::Append(AppendError::Refused(error.to_string().into())),
+            None if is_conversion(&error) => Fault::Append(AppendError::Refused(error.to_string().into())),
             _ => Fault::Store(store_error(&error)),
         }
     }
@@ -73,15 +79,19 @@ impl Writes {
             (None, None) => None,
         };
         if !append.body.is_empty() {
-            self.conn
-                .prepare_cached("INSERT INTO log VALUES (?1, ?2)")?
-                .execute((log_key(pk, append.last), &append.body))?;
+            let key = log_key(pk, append.last);
+            self.conn.prepare_cached("INSERT INTO log VALUES (?1, ?2, ?3)")?.execute((
+                key,
+                &append.body,
+                sum::log(key, &append.body),
+            ))?;
         }
         if let Some((seq, body)) = &append.checkpoint {
-            self.conn.prepare_cached("INSERT OR REPLACE INTO checkpoint VALUES (?1, ?2, ?3)")?.execute((
+            self.conn.prepare_cached("INSERT OR REPLACE INTO checkpoint VALUES (?1, ?2, ?3, ?4)")?.execute((
                 pk,
                 *seq as i64,
                 body,
+                sum::checkpoint(pk, *seq, body),
             ))?;
             if let Some(row) = append.row.filter(|row| *seq == append.last && is_terminal(row.state)) {
                 self.conn
@@ -138,33 +148,59 @@ impl Writes {
         let scope = self.scope(&new.agent, &new.owner)?;
         let (key, text) = context_key(&new.context);
         let state = row.state as i32;
-        self.conn.prepare_cached("INSERT INTO task VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?.execute((
+        let columns = TaskColumns {
             pk,
-            new.id.as_bytes(),
+            id: new.id.as_bytes(),
             scope,
-            key,
-            text,
+            context_key: &key,
+            context: text,
             state,
-            row.status_us,
-            new.created_us,
-            row.live,
-            self.lease.epoch as i64,
-        ))?;
+            status_us: row.status_us,
+            created_us: new.created_us,
+            live: row.live,
+            epoch: self.lease.epoch as i64,
+        };
+        self.conn.prepare_cached("INSERT INTO task VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?.execute(
+            (
+                pk,
+                columns.id,
+                scope,
+                columns.context_key,
+                text,
+                state,
+                columns.status_us,
+                columns.created_us,
+                columns.live,
+                columns.epoch,
+                columns.sum(),
+            ),
+        )?;
         Ok(Move { scope, from: None, to: Some(state) })
     }
 
     fn update(&self, pk: TaskPk, row: &Row) -> Result<Move, Fault> {
         // The state is read back rather than believed: counters then agree with the rows whatever happened before.
+        let (state, epoch) = (row.state as i32, self.lease.epoch as i64);
         let old = self
             .conn
-            .prepare_cached("SELECT scope, state FROM task WHERE pk = ?1")?
-            .query_row([pk], |row| Ok((row.get(0)?, row.get(1)?)))
+            .prepare_cached(&self.select_task)?
+            .query_row([pk], |found| {
+                let (old, sum) = TaskColumns::read(found)?;
+                let whole = sum::is_whole(pk, sum, || old.sum(), self.summed_from);
+                let new = TaskColumns { state, status_us: row.status_us, live: row.live, epoch, ..old };
+                Ok((old.scope, old.state, whole, new.sum()))
+            })
             .optional()?;
-        let Some((scope, from)) = old else { return Err(Fault::Append(AppendError::NoTask)) };
-        let state = row.state as i32;
+        let Some((scope, from, whole, sum)) = old else { return Err(Fault::Append(AppendError::NoTask)) };
+        if !whole {
+            // A new checksum would make the damage look like what was written.
+            return Err(Fault::Append(AppendError::Refused("the row of the task is damaged".into())));
+        }
         self.conn
-            .prepare_cached("UPDATE task SET state = ?2, status_us = ?3, live = ?4, epoch = ?5 WHERE pk = ?1")?
-            .execute((pk, state, row.status_us, row.live, self.lease.epoch as i64))?;
+            .prepare_cached(
+                "UPDATE task SET state = ?2, status_us = ?3, live = ?4, epoch = ?5, sum = ?6 WHERE pk = ?1",
+            )?
+            .execute((pk, state, row.status_us, row.live, epoch, sum))?;
         Ok(Move { scope, from: Some(from), to: Some(state) })
     }
 

@@ -45,8 +45,8 @@ impl Sqlite {
         let next_pk = next_pk(&opened.conn).map_err(|e| connection::open_error(&path, &e))?;
         let file = Arc::new(StoreFile {
             identity: Identity { generation: opened.generation, lease, token_key: opened.token_key },
-            reads: Reads::new(path.clone(), lease.epoch),
-            writes: Mutex::new(Some(Writes::new(opened.conn, path, location.durable, lease))),
+            reads: Reads::new(path.clone(), lease.epoch, opened.summed_from),
+            writes: Mutex::new(Some(Writes::new(opened.conn, path, location.durable, lease, opened.summed_from))),
             next_pk: AtomicI64::new(next_pk),
             keep_finished,
             location,
@@ -63,6 +63,11 @@ impl StoreFile {
 
     pub(super) fn keep_finished(&self) -> Option<Duration> {
         self.keep_finished
+    }
+
+    /// Returns the size of the files, if they are worth a check: what is kept from one start to the next.
+    pub(super) fn checked_at_start(&self) -> Option<u64> {
+        self.location.durable.then(|| self.location.size_bytes()).flatten()
     }
 
     /// Writes with the one connection that does.
@@ -117,9 +122,21 @@ impl Sqlite {
     }
 }
 
+/// Refuses a row that is not as it was written.
+fn whole(row: Option<TaskRow>) -> Result<Option<TaskRow>, StoreError> {
+    match row {
+        Some(row) if row.is_damaged => Err(row.damage()),
+        row => Ok(row),
+    }
+}
+
 impl Backend for Sqlite {
     fn identity(&self) -> &Identity {
         &self.file.identity
+    }
+
+    fn problems(&self) -> u64 {
+        self.upkeep.problems()
     }
 
     fn size_bytes(&self) -> Option<u64> {
@@ -131,12 +148,12 @@ impl Backend for Sqlite {
     }
 
     fn find<'a>(&'a self, agent: &'a str, owner: &'a str, id: Uuid) -> Answer<'a, Option<TaskRow>> {
-        let found = self.file.reads.find(id);
+        let found = self.file.reads.find(id).and_then(whole);
         now(found.map(|row| row.filter(|row| *row.agent == *agent && *row.owner == *owner)))
     }
 
     fn find_any(&self, id: Uuid) -> Answer<'_, Option<TaskRow>> {
-        now(self.file.reads.find(id))
+        now(self.file.reads.find(id).and_then(whole))
     }
 
     fn log(&self, task: TaskHandle, after: u64) -> Answer<'_, LogRead> {
@@ -151,7 +168,7 @@ impl Backend for Sqlite {
         self.pooled(move |reads| reads.log(task.0, after))
     }
 
-    fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>> {
+    fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<Result<LogRead, StoreError>>> {
         self.pooled(move |reads| reads.logs(tasks.into_iter().map(|task| task.0)))
     }
 

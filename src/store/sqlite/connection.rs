@@ -1,6 +1,8 @@
 //! Connections to the file, and bringing its schema up to date.
 
 use super::super::{OpenError, StoreError};
+use super::TaskPk;
+use super::wal::{self, Wal};
 use crate::clock::now_us;
 use ring::rand::{SecureRandom, SystemRandom};
 use rusqlite::config::DbConfig;
@@ -11,7 +13,7 @@ use std::path::Path;
 const APPLICATION_ID: u32 = 0x5472_6963;
 
 /// Applied in order, each in its own transaction; a file's `user_version` says how many it has had.
-pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/001.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/001.sql"), include_str!("migrations/002.sql")];
 
 /// How long a statement waits for another connection's lock. Only starts and checkpoints ever meet.
 const BUSY_MS: u32 = 5000;
@@ -23,11 +25,14 @@ pub(super) struct Opened {
     pub(super) generation: u32,
     pub(super) epoch: u64,
     pub(super) token_key: Vec<u8>,
+    /// The first task all of whose rows have a checksum.
+    pub(super) summed_from: TaskPk,
 }
 
 /// Opens a file that is locked for this process, brings its schema up to date and begins an epoch.
 pub(super) fn open(path: &Path, durable: bool) -> Result<Opened, OpenError> {
     let say = |error| open_error(path, &error);
+    check_wal(path)?;
     // Looked at before anything is changed: it may be another program's.
     let version = version(&reader(path).map_err(say)?, path)?;
     let mut conn = writer(path, durable).map_err(say)?;
@@ -36,12 +41,33 @@ pub(super) fn open(path: &Path, durable: bool) -> Result<Opened, OpenError> {
     }
     migrate(&mut conn, version).map_err(say)?;
     first_meta(&conn).map_err(say)?;
-    let (generation, epoch, token_key) = conn
-        .query_row("UPDATE meta SET epoch = epoch + 1 RETURNING generation, epoch, token_key", [], |row| {
-            Ok((row.get(0)?, row.get::<_, i64>(1)? as u64, row.get(2)?))
-        })
+    let begin = "UPDATE meta SET epoch = epoch + 1 RETURNING generation, epoch, token_key, summed_from";
+    let (generation, epoch, token_key, summed_from) = conn
+        .query_row(begin, [], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64, row.get(2)?, row.get(3)?)))
         .map_err(say)?;
-    Ok(Opened { conn, generation, epoch, token_key })
+    Ok(Opened { conn, generation, epoch, token_key, summed_from })
+}
+
+/// Refuses a write-ahead log of which SQLite would forget durable transactions.
+fn check_wal(path: &Path) -> Result<(), OpenError> {
+    match wal::scan(path).map_err(|e| super::location::io(&wal::path(path), e))? {
+        Wal::Whole => Ok(()),
+        Wal::BrokenEnd => {
+            let log = wal::path(path);
+            tracing::warn!(
+                log = %log.display(),
+                "the last transaction in the write-ahead log is incomplete, as after a power failure, and is left out"
+            );
+            Ok(())
+        }
+        Wal::Damaged(offset) => Err(OpenError::Other {
+            path: wal::path(path),
+            why: format!(
+                "the write-ahead log is damaged at byte {offset}, and transactions after it would be lost: restore a backup, \
+                 or go on without them in a new store that `tricord store repair` makes"
+            ),
+        }),
+    }
 }
 
 /// Opens a connection that writes.
@@ -116,7 +142,10 @@ fn first_meta(conn: &Connection) -> rusqlite::Result<()> {
     drawn.map_err(|_| rusqlite::Error::InvalidParameterName("the system gives no random numbers".into()))?;
     // Random, so that a file made anew is not taken for the one it replaces.
     let generation = u32::from_le_bytes(generation) >> 1;
-    conn.execute("INSERT OR IGNORE INTO meta VALUES (1, ?1, 0, ?2, ?3)", (generation, key, now_us()))?;
+    conn.execute(
+        "INSERT OR IGNORE INTO meta (id, generation, epoch, token_key, created_us) VALUES (1, ?1, 0, ?2, ?3)",
+        (generation, key, now_us()),
+    )?;
     Ok(())
 }
 
@@ -135,6 +164,14 @@ pub(super) fn store_error(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full(why),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(why),
+        // A column holds what was never written to it.
+        None if is_conversion(error) => StoreError::Corrupt(why),
         _ => StoreError::Io(why),
     }
+}
+
+/// Returns whether a value was read and is not what its column holds.
+pub(super) fn is_conversion(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    matches!(error, FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..))
 }

@@ -1,9 +1,10 @@
 //! The file of a store: its path, its lock, and the private directory of `memory:`.
 
 use super::super::OpenError;
+use super::wal;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,8 +15,11 @@ pub(crate) struct StoreLocation {
     pub(crate) path: PathBuf,
     /// Whether commits wait for the disk.
     pub(crate) durable: bool,
-    /// Closing the file gives the lock back.
+    /// The lock on the file's name. Closing the file gives it back.
     _lock: File,
+    /// The database file, locked too: another name may lead to it. It must outlive every connection of this process, as
+    /// closing it gives back the locks of SQLite.
+    _file: File,
     private: Option<PathBuf>,
 }
 
@@ -23,15 +27,20 @@ impl StoreLocation {
     /// Resolves and locks the file. Creates it, readable by its owner only, if it does not exist.
     pub(crate) fn of_file(path: &Path) -> Result<StoreLocation, OpenError> {
         let (path, lock) = lock(path)?;
-        let location = StoreLocation { path, durable: true, _lock: lock, private: None };
-        OpenOptions::new()
+        check_file(&path)?;
+        let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(&location.path)
-            .map_err(|e| io(&location.path, e))?;
-        Ok(location)
+            .open(&path)
+            .map_err(|e| io(&path, e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(StoreLocation { path, durable: true, _lock: lock, _file: file, private: None }),
+            Err(TryLockError::WouldBlock) => Err(OpenError::Locked(path)),
+            Err(TryLockError::Error(e)) => Err(io(&path, e)),
+        }
     }
 
     /// Creates and locks a file in a private directory, which is removed when the location is dropped.
@@ -52,9 +61,7 @@ impl StoreLocation {
 
     /// The size of the database and of its write-ahead log.
     pub(crate) fn size_bytes(&self) -> Option<u64> {
-        let mut log = self.path.as_os_str().to_owned();
-        log.push("-wal");
-        let log = std::fs::metadata(log).map_or(0, |log| log.len());
+        let log = wal::path(&self.path).metadata().map_or(0, |log| log.len());
         Some(std::fs::metadata(&self.path).ok()?.len() + log)
     }
 }
@@ -66,6 +73,32 @@ impl Drop for StoreLocation {
             let _ = std::fs::remove_dir_all(dir);
         }
     }
+}
+
+/// Refuses a file that has another name, and one that is missing or empty while its write-ahead log is not.
+fn check_file(path: &Path) -> Result<(), OpenError> {
+    let refuse = |why: String| Err(OpenError::Other { path: path.into(), why });
+    let size = match path.metadata() {
+        Ok(file) if file.nlink() > 1 => {
+            let others = file.nlink() - 1;
+            return refuse(format!(
+                "the file has {others} more hard links, and a server that opens one of them would destroy the store: \
+                 remove them, or use a copy that `tricord store backup` makes"
+            ));
+        }
+        Ok(file) => file.len(),
+        Err(e) if e.kind() == ErrorKind::NotFound => 0,
+        Err(e) => return Err(io(path, e)),
+    };
+    let log = wal::path(path);
+    if size == 0 && log.metadata().is_ok_and(|log| log.len() > 0) {
+        return refuse(format!(
+            "the file is missing or empty, but {} has data that belongs to it: put the file back, or remove both to begin \
+             with an empty store",
+            log.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Resolves a database's path and takes its lock.

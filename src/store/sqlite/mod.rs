@@ -7,7 +7,9 @@
 //! - `write`, `append`, `claim`, `prune`: the one connection that writes, a transaction for each batch.
 //! - `read`, `query`: a few connections that read, and never wait for the writer.
 //! - `upkeep`: a thread that keeps the write-ahead log short and deletes what is too old.
-//! - `operate`, `check`: what an operator does with the file.
+//! - `sum`: the checksums of rows.
+//! - `wal`: a look at the write-ahead log before SQLite uses it.
+//! - `operate`, `check`, `repair`: what an operator does with the file.
 //!
 //! A task is one row of `task` with a small number, which is its handle. All records of a task in a commit are one row of
 //! `log`.
@@ -22,10 +24,13 @@ mod operate;
 mod prune;
 mod query;
 mod read;
+mod repair;
 mod schemes;
+mod sum;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod wal;
 mod write;
 
 pub(super) use schemes::SCHEMES;

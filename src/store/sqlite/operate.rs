@@ -5,6 +5,7 @@ use super::super::OpenError;
 use super::super::report::Stats;
 use super::connection::{MIGRATIONS, open_error, reader, version, writer};
 use super::location::{StoreLocation, io, resolve};
+use super::wal;
 use crate::schema::TaskState;
 use rusqlite::Connection;
 use std::fs::OpenOptions;
@@ -30,10 +31,8 @@ pub(super) fn backup(path: &Path, to: &Path) -> Result<(), OpenError> {
 /// Returns the statistics of the store.
 pub(super) fn stats(path: &Path) -> Result<Stats, OpenError> {
     let (path, conn) = existing(path)?;
-    let mut wal = path.clone().into_os_string();
-    wal.push("-wal");
     let size = |path: &Path| path.metadata().map_or(0, |m| m.len());
-    let mut stats = Stats { file_bytes: size(&path), journal_bytes: size(Path::new(&wal)), ..Stats::default() };
+    let mut stats = Stats { file_bytes: size(&path), journal_bytes: size(&wal::path(&path)), ..Stats::default() };
     let read = (|| {
         let number = |pragma| conn.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
         stats.free_bytes = (number("freelist_count")? * number("page_size")?) as u64;

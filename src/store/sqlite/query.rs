@@ -1,15 +1,18 @@
 //! Questions as SQL: rows of tasks, pages and totals.
 
 use super::super::{ListQuery, TaskHandle, TaskRow};
+use super::TaskPk;
 use super::append::context_key;
+use super::sum::{self, TaskColumns};
 use crate::schema::TaskState;
 use rusqlite::Row;
 use rusqlite::types::Value;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The columns of a [`TaskRow`], in the order in which `task_row` reads them.
-const COLUMNS: &str = "t.pk, t.id, s.agent, s.owner, t.context_key, t.context, t.state, t.status_us, t.created_us, \
-                       t.live, t.epoch";
+const COLUMNS: &str = "t.pk, t.id, t.scope, t.context_key, t.context, t.state, t.status_us, t.created_us, t.live, \
+                       t.epoch, t.sum, s.agent, s.owner, s.sum";
 
 /// `SELECT` of task rows. The index is named, as SQLite without statistics guesses, and sorts a whole scope where it
 /// guesses wrong.
@@ -73,23 +76,46 @@ fn filter(query: &ListQuery) -> (&'static str, String, Vec<Value>) {
     (index, sql, values)
 }
 
-pub(super) fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
-    let key = Uuid::from_bytes(row.get(4)?);
-    let context = match row.get_ref(5)?.as_str_or_null()? {
+/// Reads a row of [`select`]. What is not as it was written comes as a damaged row, as far as it can be read.
+pub(super) fn task_row(row: &Row<'_>, summed_from: TaskPk) -> rusqlite::Result<TaskRow> {
+    let task = TaskHandle(row.get(0)?);
+    let Ok((columns, sum)) = TaskColumns::read(row) else {
+        return Ok(TaskRow {
+            task,
+            id: row.get(1).map(Uuid::from_bytes).unwrap_or_default(),
+            agent: row.get(11).unwrap_or_default(),
+            owner: row.get(12).unwrap_or_default(),
+            context: Arc::default(),
+            state: TaskState::Unspecified,
+            status_us: row.get(6).unwrap_or_default(),
+            created_us: 0,
+            live: false,
+            epoch: 0,
+            is_damaged: true,
+        });
+    };
+    let key = Uuid::from_slice(columns.context_key);
+    let id = Uuid::from_slice(columns.id);
+    let is_whole = sum::is_whole(columns.pk, sum, || columns.sum(), summed_from) && key.is_ok() && id.is_ok();
+    let (agent, owner): (Arc<str>, Arc<str>) = (row.get(11)?, row.get(12)?);
+    let scope_sum: Option<u32> = row.get(13)?;
+    let is_whole = is_whole && scope_sum.is_none_or(|sum| sum == sum::scope(columns.scope, &agent, &owner));
+    let context = match columns.context {
         Some(text) => text.into(),
-        None => key.hyphenated().to_string().into(),
+        None => key.unwrap_or_default().hyphenated().to_string().into(),
     };
     Ok(TaskRow {
-        task: TaskHandle(row.get(0)?),
-        id: Uuid::from_bytes(row.get(1)?),
-        agent: row.get(2)?,
-        owner: row.get(3)?,
+        task,
+        id: id.unwrap_or_default(),
+        agent,
+        owner,
         context,
-        state: state(row.get(6)?),
-        status_us: row.get(7)?,
-        created_us: row.get(8)?,
-        live: row.get(9)?,
-        epoch: row.get::<_, i64>(10)? as u64,
+        state: state(columns.state),
+        status_us: columns.status_us,
+        created_us: columns.created_us,
+        live: columns.live,
+        epoch: columns.epoch as u64,
+        is_damaged: !is_whole,
     })
 }
 

@@ -4,12 +4,13 @@ use super::super::lock::lock;
 use super::super::{ListQuery, LogRead, MAX_SEQ, StoreError, Tail, TaskRow};
 use super::connection::{reader, store_error};
 use super::query::{self, select, state, task_row};
+use super::sum;
 use super::{PRUNE_STEP, TaskPk, log_key};
 use crate::clock::now_us;
 use crate::schema::store::{Checkpoint, RecordBatch};
 use crate::task::lifecycle::is_terminal;
 use prost::Message;
-use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use uuid::Uuid;
@@ -27,11 +28,13 @@ pub(super) struct Reads {
     path: PathBuf,
     pool: Mutex<Vec<Connection>>,
     epoch: u64,
+    /// The first task all of whose rows have a checksum.
+    summed_from: TaskPk,
 }
 
 impl Reads {
-    pub(super) fn new(path: PathBuf, epoch: u64) -> Self {
-        Reads { path, pool: Mutex::default(), epoch }
+    pub(super) fn new(path: PathBuf, epoch: u64, summed_from: TaskPk) -> Self {
+        Reads { path, pool: Mutex::default(), epoch, summed_from }
     }
 
     pub(super) fn with<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
@@ -49,6 +52,12 @@ impl Reads {
         Ok(value)
     }
 
+    /// Reads with a connection of its own, so that none of the others caches what was read.
+    pub(super) fn apart<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let conn = reader(&self.path).map_err(|e| store_error(&e))?;
+        read(&conn).map_err(|e| store_error(&e))
+    }
+
     /// Closes the idle connections.
     pub(super) fn close_idle(&self) {
         lock(&self.pool).clear();
@@ -56,7 +65,11 @@ impl Reads {
 
     pub(super) fn find(&self, id: Uuid) -> Result<Option<TaskRow>, StoreError> {
         let sql = select("sqlite_autoindex_task_1", "WHERE t.id = ?1");
-        self.with(|conn| conn.prepare_cached(&sql)?.query_row([id.as_bytes()], task_row).optional())
+        self.with(|conn| conn.prepare_cached(&sql)?.query_row([id.as_bytes()], |row| self.row(row)).optional())
+    }
+
+    fn row(&self, row: &Row<'_>) -> rusqlite::Result<TaskRow> {
+        task_row(row, self.summed_from)
     }
 
     pub(super) fn log(&self, pk: TaskPk, after: u64) -> Result<LogRead, StoreError> {
@@ -80,12 +93,20 @@ impl Reads {
         })
     }
 
-    pub(super) fn logs(&self, tasks: impl IntoIterator<Item = TaskPk>) -> Result<Vec<LogRead>, StoreError> {
+    pub(super) fn logs(
+        &self,
+        tasks: impl IntoIterator<Item = TaskPk>,
+    ) -> Result<Vec<Result<LogRead, StoreError>>, StoreError> {
         let (mut logs, mut bytes) = (Vec::new(), 0);
         for pk in tasks {
-            let (log, size) = self.log_and_size(pk)?;
-            logs.push(log);
-            bytes += size;
+            logs.push(match self.log_and_size(pk) {
+                Ok((log, size)) => {
+                    bytes += size;
+                    Ok(log)
+                }
+                Err(damage @ StoreError::Corrupt(_)) => Err(damage),
+                Err(error) => return Err(error),
+            });
             if bytes >= LOGS_BYTES {
                 break;
             }
@@ -94,14 +115,46 @@ impl Reads {
     }
 
     fn log_and_size(&self, pk: TaskPk) -> Result<(LogRead, usize), StoreError> {
-        let body = self.with(|conn| {
-            conn.prepare_cached("SELECT body FROM checkpoint WHERE pk = ?1")?
-                .query_row([pk], |row| row.get::<_, Vec<u8>>(0))
+        let found = self.with(|conn| {
+            conn.prepare_cached("SELECT seq, body, sum FROM checkpoint WHERE pk = ?1")?
+                .query_row([pk], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, Vec<u8>>(1)?, row.get(2)?)))
                 .optional()
         })?;
-        let checkpoint = body.as_deref().map(|body| decode::<Checkpoint>(pk, body)).transpose()?;
-        let (batches, bytes) = self.batches(pk, checkpoint.as_ref().map_or(0, |c| c.seq), usize::MAX)?;
-        Ok((LogRead { checkpoint, batches }, bytes + body.map_or(0, |body| body.len())))
+        let size = found.as_ref().map_or(0, |(_, body, _)| body.len());
+        let checkpoint = match found {
+            Some((seq, body, sum)) => Some(self.checkpoint(pk, seq, &body, sum)?),
+            None => None,
+        };
+        let covered = checkpoint.as_ref().map_or(0, |c| c.seq);
+        let (batches, bytes) = self.batches(pk, covered, usize::MAX)?;
+        match batches.first().and_then(|batch| batch.records.first()) {
+            Some(first) if first.seq != covered + 1 => {
+                Err(self.damaged(pk, &format!("the records before {} are missing", first.seq)))
+            }
+            _ => Ok((LogRead { checkpoint, batches }, bytes + size)),
+        }
+    }
+
+    fn checkpoint(&self, pk: TaskPk, seq: u64, body: &[u8], sum: Option<u32>) -> Result<Checkpoint, StoreError> {
+        if !sum::is_whole(pk, sum, || sum::checkpoint(pk, seq, body), self.summed_from) {
+            return Err(self.damaged(pk, "its checkpoint is not as it was written"));
+        }
+        match Checkpoint::decode(body) {
+            Ok(checkpoint) if checkpoint.seq == seq && checkpoint.task.is_some() => Ok(checkpoint),
+            Ok(_) => Err(self.damaged(pk, "its checkpoint is incomplete")),
+            Err(error) => Err(self.damaged(pk, &format!("its checkpoint cannot be read: {error}"))),
+        }
+    }
+
+    /// Returns the error for damage to a task, with the id by which others know it.
+    fn damaged(&self, pk: TaskPk, why: &str) -> StoreError {
+        let id = self.with(|conn| {
+            conn.prepare_cached("SELECT id FROM task WHERE pk = ?1")?.query_row([pk], |row| row.get(0)).optional()
+        });
+        StoreError::Corrupt(match id {
+            Ok(Some(id)) => format!("task {}: {why}", Uuid::from_bytes(id)).into(),
+            _ => format!("task number {pk}: {why}").into(),
+        })
     }
 
     pub(super) fn tail(&self, pk: TaskPk, after: u64) -> Result<Tail, StoreError> {
@@ -130,21 +183,30 @@ impl Reads {
 
     /// The batches that hold a record after `after`, cut to those, with their size. No more once they have `most` bytes.
     fn batches(&self, pk: TaskPk, after: u64, most: usize) -> Result<(Vec<RecordBatch>, usize), StoreError> {
-        let (mut batches, bytes) = self.with(|conn| {
-            let mut statement = conn.prepare_cached("SELECT body FROM log WHERE k BETWEEN ?1 AND ?2 ORDER BY k")?;
+        let read = self.with(|conn| {
+            let mut statement =
+                conn.prepare_cached("SELECT k, body, sum FROM log WHERE k BETWEEN ?1 AND ?2 ORDER BY k")?;
             let from = log_key(pk, after.saturating_add(1).min(MAX_SEQ));
             let mut rows = statement.query((from, log_key(pk, MAX_SEQ)))?;
-            let (mut batches, mut bytes) = (Vec::new(), 0);
+            let (mut batches, mut bytes, mut last) = (Vec::new(), 0, None);
             while bytes < most
                 && let Some(row) = rows.next()?
             {
-                let body = row.get_ref(0)?.as_blob()?;
+                let (key, body) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
                 bytes += body.len();
-                batches.push(decode::<RecordBatch>(pk, body));
+                match self.batch(pk, key, body, row.get(2)?, &mut last) {
+                    Ok(batch) => batches.push(batch),
+                    Err(why) => return Ok(Err(why)),
+                }
             }
-            Ok((batches, bytes))
-        })?;
-        let mut batches = batches.drain(..).collect::<Result<Vec<_>, _>>()?;
+            Ok(Ok((batches, bytes)))
+        });
+        let (mut batches, bytes) = match read {
+            Ok(Ok(read)) => read,
+            Ok(Err(why)) => return Err(self.damaged(pk, &why)),
+            Err(StoreError::Corrupt(why)) => return Err(self.damaged(pk, &why)),
+            Err(error) => return Err(error),
+        };
         if let Some(first) = batches.first_mut() {
             first.records.retain(|record| record.seq > after);
         }
@@ -152,9 +214,35 @@ impl Reads {
         Ok((batches, bytes))
     }
 
+    /// Reads one row of a log, of which `last` is the last record read before. Returns what is wrong with it, if anything.
+    fn batch(
+        &self,
+        pk: TaskPk,
+        key: i64,
+        body: &[u8],
+        sum: Option<u32>,
+        last: &mut Option<u64>,
+    ) -> Result<RecordBatch, String> {
+        let end = key as u64 & MAX_SEQ;
+        if !sum::is_whole(pk, sum, || sum::log(key, body), self.summed_from) {
+            return Err(format!("the records up to {end} are not as they were written"));
+        }
+        let batch = RecordBatch::decode(body).map_err(|e| format!("the records up to {end} cannot be read: {e}"))?;
+        for record in &batch.records {
+            if last.is_some_and(|last| record.seq != last + 1) || record.event.is_none() {
+                return Err(format!("record {} does not follow those before it", record.seq));
+            }
+            *last = Some(record.seq);
+        }
+        match last {
+            Some(last) if *last == end => Ok(batch),
+            _ => Err(format!("the records up to {end} are incomplete")),
+        }
+    }
+
     pub(super) fn list(&self, query: &ListQuery) -> Result<Vec<TaskRow>, StoreError> {
         let (sql, values) = query::list(query);
-        self.with(|conn| conn.prepare_cached(&sql)?.query_map(params_from_iter(values), task_row)?.collect())
+        self.with(|conn| conn.prepare_cached(&sql)?.query_map(params_from_iter(values), |row| self.row(row))?.collect())
     }
 
     pub(super) fn total(&self, query: &ListQuery) -> Result<u64, StoreError> {
@@ -170,7 +258,9 @@ impl Reads {
             "task_by_life",
             "WHERE (t.live = 1 OR t.state IN (1, 2)) AND t.pk > ?1 AND t.epoch <> ?2 ORDER BY t.pk LIMIT ?3",
         );
-        self.with(|conn| conn.prepare_cached(&sql)?.query_map((after, self.epoch as i64, limit), task_row)?.collect())
+        self.with(|conn| {
+            conn.prepare_cached(&sql)?.query_map((after, self.epoch as i64, limit), |row| self.row(row))?.collect()
+        })
     }
 
     /// Ended tasks that ended before a time, at most a step of the upkeep, in the order of their numbers after the one given.
@@ -195,10 +285,6 @@ impl Reads {
     }
 }
 
-fn decode<M: Message + Default>(pk: TaskPk, body: &[u8]) -> Result<M, StoreError> {
-    M::decode(body).map_err(|e| StoreError::Corrupt(format!("task {pk}: {e}").into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::connection;
@@ -211,7 +297,7 @@ mod tests {
         let path = dir.path().join("t.db");
         std::fs::File::create(&path).unwrap();
         let _opened = connection::open(&path, false).unwrap();
-        let reads = Reads::new(path, 1);
+        let reads = Reads::new(path, 1, 1);
         let query = |owner: String| ListQuery {
             agent: "support".into(),
             owner: owner.into(),

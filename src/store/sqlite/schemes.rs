@@ -6,6 +6,7 @@ use super::backend::open;
 use super::check::check;
 use super::location::StoreLocation;
 use super::operate::{backup, restored, stats};
+use super::repair::repair;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -38,6 +39,7 @@ pub(in crate::store) static SCHEMES: &[Scheme] = &[
         open: |options| open(StoreLocation::of_file(options.url.location().as_ref())?, options.keep_finished),
         operations: Some(Operations {
             check: |path| check(path.as_ref()),
+            repair: |path, to| repair(path.as_ref(), to),
             backup: |path, to| backup(path.as_ref(), to),
             restored: |path| restored(path.as_ref()),
             stats: |path| stats(path.as_ref()),

@@ -4,8 +4,11 @@ use super::super::KEEP_TAIL;
 use super::super::StoreError;
 use super::super::backend::Batch;
 use super::super::lock::lock;
+use super::super::report::CheckReport;
 use super::backend::StoreFile;
+use super::check::check_connection;
 use crate::clock::now_us;
+use rusqlite::InterruptHandle;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -16,6 +19,9 @@ const WAL_STEP: u64 = 8 << 20;
 
 /// Bytes after which the writer waits for that: a disk that is too slow for both must not fill up.
 const WAL_BOUND: u64 = 64 << 20;
+
+/// The largest store that is checked at the start: it takes about a second.
+const CHECK_BYTES: u64 = 256 << 20;
 
 /// How often the thread looks for what is too old.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
@@ -30,6 +36,10 @@ struct State {
     /// Bytes in the write-ahead log, about.
     written: AtomicU64,
     stop: AtomicBool,
+    /// What the check at the start found.
+    problems: AtomicU64,
+    /// Interrupts that check.
+    checking: Mutex<Option<InterruptHandle>>,
 }
 
 impl Upkeep {
@@ -60,10 +70,18 @@ impl Upkeep {
     /// Stops the thread and waits for it.
     pub(super) fn stop(&self) {
         self.state.stop.store(true, Ordering::SeqCst);
+        if let Some(checking) = &*lock(&self.state.checking) {
+            checking.interrupt();
+        }
         self.wake();
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
+    }
+
+    /// Returns how many problems the check at the start found.
+    pub(super) fn problems(&self) -> u64 {
+        self.state.problems.load(Ordering::Relaxed)
     }
 
     fn wake(&self) {
@@ -90,6 +108,7 @@ fn estimate(batch: &Batch) -> u64 {
 }
 
 fn run(file: &StoreFile, state: &State) {
+    check(file, state);
     let mut next_prune = Instant::now() + PRUNE_EVERY;
     while !state.stop.load(Ordering::SeqCst) {
         if state.written.load(Ordering::Relaxed) >= WAL_STEP {
@@ -100,6 +119,38 @@ fn run(file: &StoreFile, state: &State) {
             next_prune = Instant::now() + PRUNE_EVERY;
         }
         thread::park_timeout(next_prune.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Checks the whole store once, beside the server, so that damage which no read can notice is found: to an index, or to a
+/// page that nobody reads.
+fn check(file: &StoreFile, state: &State) {
+    let Some(size) = file.checked_at_start() else { return };
+    if size > CHECK_BYTES {
+        return tracing::info!(bytes = size, "the store is not checked at the start: `tricord store check` does it");
+    }
+    let checked = file.reads().apart(|conn| {
+        *lock(&state.checking) = Some(conn.get_interrupt_handle());
+        let mut report = CheckReport::default();
+        let result = match state.stop.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => check_connection(conn, &mut report).and_then(|()| conn.execute_batch("COMMIT")),
+        };
+        *lock(&state.checking) = None;
+        result.map(|()| report)
+    });
+    match checked {
+        Ok(report) => {
+            for problem in &report.problems {
+                tracing::error!(problem, "the store is damaged; `tricord store repair` copies what is whole");
+            }
+            state.problems.store(report.problem_count, Ordering::Relaxed);
+        }
+        Err(_) if state.stop.load(Ordering::SeqCst) => {}
+        Err(error) => {
+            tracing::error!(%error, "the store could not be checked");
+            state.problems.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

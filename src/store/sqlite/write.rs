@@ -4,6 +4,7 @@ use super::super::backend::{Batch, Committed};
 use super::super::{Lease, StoreError};
 use super::append::{Deltas, Fault};
 use super::connection::{store_error, writer};
+use super::sum::{self, TaskColumns};
 use super::{PRUNE_STEP, TaskPk, prune};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashMap;
@@ -23,11 +24,17 @@ pub(super) struct Writes {
     scope_count: usize,
     /// The connection failed and is opened anew before the next use.
     broken: bool,
+    /// The first task all of whose rows have a checksum.
+    pub(super) summed_from: TaskPk,
+    /// Reads the row of a task, for its new checksum.
+    pub(super) select_task: String,
 }
 
 impl Writes {
-    pub(super) fn new(conn: Connection, path: PathBuf, durable: bool, lease: Lease) -> Self {
-        Writes { conn, path, durable, lease, scopes: HashMap::new(), scope_count: 0, broken: false }
+    pub(super) fn new(conn: Connection, path: PathBuf, durable: bool, lease: Lease, summed_from: TaskPk) -> Self {
+        let select_task = format!("SELECT {} FROM task t WHERE pk = ?1", TaskColumns::NAMES);
+        let (scopes, scope_count, broken) = (HashMap::new(), 0, false);
+        Writes { conn, path, durable, lease, scopes, scope_count, broken, summed_from, select_task }
     }
 
     /// Writes a batch in one transaction, on the condition that the lease has not ended.
@@ -48,7 +55,7 @@ impl Writes {
     pub(super) fn probe(&mut self) -> Result<(), StoreError> {
         self.reconnect()?;
         let tried = self
-            .transaction(|writes, _| writes.run("INSERT INTO log VALUES (0, zeroblob(65536))"))
+            .transaction(|writes, _| writes.run("INSERT INTO log VALUES (0, zeroblob(65536), NULL)"))
             .and_then(|()| self.transaction(|writes, _| writes.run("DELETE FROM log WHERE k = 0")));
         self.settle(tried.map_err(Fault::into_store))
     }
@@ -179,7 +186,10 @@ impl Writes {
                 self.conn
                     .prepare_cached("INSERT INTO scope (agent, owner) VALUES (?1, ?2)")?
                     .execute((agent, owner))?;
-                self.conn.last_insert_rowid()
+                let pk = self.conn.last_insert_rowid();
+                let sum = sum::scope(pk, agent, owner);
+                self.conn.prepare_cached("UPDATE scope SET sum = ?2 WHERE pk = ?1")?.execute((pk, sum))?;
+                pk
             }
         };
         if self.scope_count >= SCOPES {

@@ -188,7 +188,7 @@ impl Backend for Faulty {
         self.faults.read(|| self.inner.large_log(task, after))
     }
 
-    fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<LogRead>> {
+    fn logs(&self, tasks: Vec<TaskHandle>) -> Answer<'_, Vec<Result<LogRead, StoreError>>> {
         self.faults.read(|| self.inner.logs(tasks))
     }
 

@@ -113,7 +113,7 @@ pub(super) fn logs_are_read_together_up_to_a_size(kind: Kind) {
     }
     open.write([pieces(tasks[1], &[large])]);
     let logs = wait(open.store.logs(tasks.clone())).unwrap();
-    assert_eq!(logs.iter().map(|log| seqs(&log.batches).len()).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(logs.iter().map(|log| seqs(&log.as_ref().unwrap().batches).len()).collect::<Vec<_>>(), [2, 3]);
     let rest = wait(open.store.logs(tasks[2..].to_vec())).unwrap();
     assert_eq!(rest.len(), 4);
 }

@@ -186,7 +186,7 @@ fn a_file_that_is_not_a_store_is_refused_in_one_line() {
     for (name, says) in [
         ("text", "text: not a database"),
         ("foreign", "foreign: a database of another program"),
-        ("newer", "newer: written by a newer version (schema 99, this one knows up to 1)"),
+        ("newer", "newer: written by a newer version (schema 99, this one knows up to 2)"),
         ("missing/a.db", "missing: the directory does not exist"),
         ("", "is a directory"),
     ] {
