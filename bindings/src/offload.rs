@@ -35,11 +35,18 @@ impl Offload {
         }
         // The semaphore is never closed.
         let _place = self.0.acquire().await;
-        match Handle::current().runtime_flavor() {
-            RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
-            _ => work(),
-        }
+        run_now(bytes, work)
     }
+}
+
+/// Runs work on a message of about this many bytes at once. The runtime's other tasks go on elsewhere if it is large.
+///
+/// For work that must not wait for that of others, of which there is never more than one at a time.
+pub fn run_now<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes >= LARGE && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        return tokio::task::block_in_place(work);
+    }
+    work()
 }
 
 #[cfg(test)]

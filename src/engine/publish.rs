@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
+use tricord_bindings::offload::run_now;
 
 use crate::store::Commit;
 
@@ -16,7 +17,7 @@ pub(super) async fn publish(recovery: Arc<Recovery>, mut commits: UnboundedRecei
             Commit::Done(appends) => {
                 for (cell, result) in appends {
                     match result {
-                        Ok(last) => cell.publish(last),
+                        Ok(last) => run_now(cell.uncommitted(), || cell.publish(last)),
                         Err(error) => {
                             let task = &cell.ids().task;
                             tracing::error!(%error, %task, "the store refused the records of a task; its run is aborted");

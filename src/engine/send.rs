@@ -69,7 +69,10 @@ pub(super) async fn send(tasks: &Tasks, incoming: Incoming) -> Result<Sent, Engi
     // Taken before anything begins: a refused message leaves nothing behind.
     let stream = incoming.streaming.then(|| limits.stream()).transpose()?;
     match incoming.message.task_id.is_empty() {
-        true => begin_task(tasks, incoming, stream),
+        true => {
+            let bytes = incoming.bytes;
+            limits.offload.run(bytes, || begin_task(tasks, incoming, stream)).await
+        }
         // In a box: a new task does not need the room.
         false => Box::pin(continue_task(tasks, incoming, stream)).await,
     }

@@ -164,9 +164,9 @@ async fn readers_of_a_stored_stream_that_do_not_read_are_bounded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_runs_that_go_on_are_bounded_and_the_accepted_ones_complete() {
     let server = start();
+    let client = server.client(Binding::JsonRpc).await;
     let attack = async {
         let sends = (0..40 * scale()).map(|_| async {
-            let client = server.client(Binding::JsonRpc).await;
             let mut large = at_once(request("silent 2"));
             large.message.as_mut().unwrap().parts.push(text("x".repeat(3 << 20)));
             client.send(large).await

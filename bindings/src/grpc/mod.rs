@@ -110,8 +110,12 @@ impl Exchange for Grpc<'_> {
         deadline(&self.head.headers)
     }
 
-    fn weigh<Q: Request>(&self) -> (usize, Weight) {
-        (self.message.len(), Weight::of_protobuf(&self.message, Q::SHAPE))
+    fn length(&self) -> usize {
+        self.message.len()
+    }
+
+    fn weigh<Q: Request>(&self) -> Weight {
+        Weight::of_protobuf(&self.message, Q::SHAPE)
     }
 
     fn decode<Q: Request>(&mut self, _: &'static dyn Codec, _: &'static Rpc) -> Result<Q, Error> {

@@ -124,8 +124,12 @@ impl Exchange for HttpJson<'_> {
         None
     }
 
-    fn weigh<Q: Request>(&self) -> (usize, Weight) {
-        (self.body.len(), Weight::of_json(&self.body))
+    fn length(&self) -> usize {
+        self.body.len()
+    }
+
+    fn weigh<Q: Request>(&self) -> Weight {
+        Weight::of_json(&self.body)
     }
 
     fn decode<Q: Request>(&mut self, codec: &'static dyn Codec, rpc: &'static Rpc) -> Result<Q, Error> {

@@ -142,8 +142,12 @@ impl Exchange for JsonRpc<'_> {
         None
     }
 
-    fn weigh<Q: Request>(&self) -> (usize, Weight) {
-        (self.params.len(), Weight::of_json(&self.params))
+    fn length(&self) -> usize {
+        self.params.len()
+    }
+
+    fn weigh<Q: Request>(&self) -> Weight {
+        Weight::of_json(&self.params)
     }
 
     fn decode<Q: Request>(&mut self, codec: &'static dyn Codec, rpc: &'static Rpc) -> Result<Q, Error> {

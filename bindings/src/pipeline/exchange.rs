@@ -71,8 +71,11 @@ pub trait Exchange: Sized + Send {
     /// Returns when the client stops waiting, if it says so.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Returns how many bytes of the body are the request message, and judges what it will take once it is decoded.
-    fn weigh<Q: Request>(&self) -> (usize, Weight);
+    /// Returns how many bytes of the body are the request message.
+    fn length(&self) -> usize;
+
+    /// Judges what the request message will take once it is decoded.
+    fn weigh<Q: Request>(&self) -> Weight;
 
     /// Decodes the request message, and lets go of the body if that succeeds.
     ///

@@ -360,27 +360,36 @@ impl<S: Service> Pipeline<S> {
         codec: &'static dyn Codec,
         mut call: Call,
     ) -> Result<(AgentCall<S>, Q), Error> {
-        let decoded = self.decode::<X, Q>(exchange, codec, &mut call).await;
+        let length = exchange.length();
+        let (decoded, valid) = {
+            let decode = || {
+                let decoded = self.decode::<X, Q>(exchange, codec, &mut call, length);
+                let valid = decoded.as_ref().map_or(Ok(()), Q::validate);
+                (decoded, valid)
+            };
+            self.settings.offload.run(length, decode).await
+        };
         let agent = match &decoded {
             Ok(request) => self.service.authorize(&mut call, request.scope())?,
             Err(_) => self.service.authorize(&mut call, &exchange.find_scope(&Q::SCOPE))?,
         };
         let request = decoded?;
-        request.validate()?;
+        valid?;
         Ok((call.with_agent(agent), request))
     }
 
     /// Decodes the message, within what a request may hold.
-    async fn decode<X: Exchange, Q: Request>(
+    fn decode<X: Exchange, Q: Request>(
         &self,
         exchange: &mut X,
         codec: &'static dyn Codec,
         call: &mut Call,
+        length: usize,
     ) -> Result<Q, Error> {
-        let BindingSettings { body: limits, offload, .. } = &self.settings;
-        let (length, weight) = exchange.weigh::<Q>();
-        if weight.values > limits.values {
-            let (found, most) = (weight.values, limits.values);
+        let weight = exchange.weigh::<Q>();
+        let most = self.settings.body.values;
+        if weight.values > most {
+            let found = weight.values;
             let message =
                 format!("the request holds {found} values (parts, list items, map entries); {most} are allowed");
             return Err(Error::new(&kinds::TOO_LARGE, message));
@@ -388,8 +397,7 @@ impl<S: Service> Pipeline<S> {
         // Both are there while it is decoded.
         let held = call.permit.bytes();
         call.permit.more(length + weight.bytes())?;
-        let rpc = call.rpc;
-        let decoded = offload.run(length, || exchange.decode::<Q>(codec, rpc)).await;
+        let decoded = exchange.decode::<Q>(codec, call.rpc);
         let left = if decoded.is_ok() { length + weight.bytes() } else { held };
         call.permit.resize(left)?;
         decoded

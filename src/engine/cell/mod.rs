@@ -224,6 +224,11 @@ impl TaskCell {
         *self.identity.spec.name == *agent && *self.identity.owner == *owner
     }
 
+    /// Returns how many bytes are appended and not published.
+    pub(super) fn uncommitted(&self) -> usize {
+        self.lock().uncommitted
+    }
+
     /// Returns how many bytes the log of the task has.
     pub(super) fn log_bytes(&self) -> usize {
         self.lock().head.map_or(0, |head| head.bytes)
