@@ -54,8 +54,10 @@ impl Queue {
     /// Leaves the thread to wake.
     pub(super) fn set_thread(&self, thread: Thread) {
         self.thread.get_or_init(|| thread);
-        // It may have gone to sleep before anybody could wake it.
-        self.wake();
+        // Whoever called `wake` before found no thread to wake, and has cleared the flag.
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
     }
 
     /// Wakes the writer if it sleeps. The one who turns the flag back does it; everybody else sees a writer at work, which

@@ -203,8 +203,9 @@ impl<P: Pending> Work<P> {
     fn sleep(&self) {
         let is_due = || !lock(&self.dirty.items).is_empty() || self.dirty.closing.load(Ordering::SeqCst);
         self.store.queue().sleep(is_due, || match &self.failing {
+            // Another process has the store for good, so there is nothing to try again.
+            Some((StoreError::TakenOver, _)) | None => thread::park(),
             Some((_, at)) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
-            None => thread::park(),
         });
     }
 

@@ -102,7 +102,12 @@ impl TaskCell {
     }
 
     /// Creates the task: the first two records of its log, and its row.
+    ///
+    /// Does nothing once a run has answered with a message: no task may appear behind that.
     pub(super) fn create(&self, inner: &mut Inner) {
+        if inner.reply.is_some() {
+            return;
+        }
         let Some(UnsavedTask { message, metadata, snapshot, claim }) = inner.unsaved.take() else { return };
         let now = now_us();
         let state = TaskState::Submitted;

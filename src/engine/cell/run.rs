@@ -240,7 +240,8 @@ impl TaskCell {
         let event = match end {
             _ if run.cancelled.is_cancelled() => Event::status(TaskState::Canceled, None),
             RunEnd::Panicked => self.failed("The agent failed unexpectedly."),
-            RunEnd::Returned(Err(error)) if error.refusal() == Some(&EmitError::StoreLost) => return None,
+            // Not judged by the error: an agent may return one that it got from another task.
+            _ if inner.poisoned => return None,
             RunEnd::Returned(Err(error)) => self.failed(error.public()),
             RunEnd::Returned(Ok(())) => match inner.incoming.pop_front() {
                 Some(QueuedMessage { seq, message }) => {

@@ -166,3 +166,25 @@ fn an_event_leaves_a_task_that_a_reader_holds_as_it_was() {
     assert!(held.value().artifacts.is_empty());
     assert_eq!(cell.look(|view| view.task()).value().artifacts.len(), 1);
 }
+
+#[tokio::test]
+async fn no_task_is_created_behind_a_reply() {
+    let (store, handles) = handles();
+    let identity = identity(&store, from_fn(|_| std::future::pending()));
+    let first = UnsavedTask { message: Message::default(), metadata: None, snapshot: false, claim: None };
+    let memory = handles.limits.tasks.charge(0);
+    let cell = TaskCell::of_message(handles, identity, first, memory);
+    let start = RunStart {
+        message: Arc::default(),
+        attempt: 1,
+        begins_task: true,
+        extensions: Vec::new(),
+        accepted_output_modes: Vec::new(),
+        metadata: None,
+    };
+    let (_watcher, run) = cell.begin(start, false);
+    cell.context(&run).reply("an answer").await.unwrap();
+    cell.ensure_created();
+    assert!(!cell.is_created());
+    assert!(cell.take().is_none(), "nothing is written");
+}
