@@ -3,6 +3,8 @@
 //! A server runs as a child process. One client reads a small task over and over, first alone, then beside eight clients that
 //! send messages of 10 MiB with two hundred thousand keys, then beside eight that read a task of 40 MiB.
 
+#![allow(clippy::print_stdout)]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};

@@ -11,12 +11,14 @@
 
 mod exchange;
 mod record;
+mod service;
+mod settings;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::FutureExt as _;
 use http::Response;
@@ -25,88 +27,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::authenticator::{AnyAuthenticator, Authenticator, Peer, Principal, RequestHead};
-use crate::body::{Body, BodyLimits, discard};
+use crate::body::{Body, discard};
 use crate::budget::{Budget, BudgetPermit};
 use crate::call::{Call, choose_codec};
 use crate::codec::Codec;
 use crate::error::{Error, Protocol, kinds};
 use crate::meter::{CallStats, Meter};
-use crate::offload::Offload;
 use crate::reply::{Events, Reply};
 use crate::request::Request;
 use crate::{Binding, Rpc};
 
 pub use exchange::{Exchange, ReplyMessage, RequestBody};
 pub use record::{CallRecord, Subject};
+pub use service::{AgentCall, PendingCall, Service};
+pub use settings::BindingSettings;
 
 /// The target of the line that every finished call logs, and of the span that tells which call another line belongs to.
 pub const ACCESS: &str = "access";
-
-/// How the bindings behave.
-#[derive(Debug, Clone)]
-pub struct BindingSettings {
-    /// How request bodies are read.
-    pub body: BodyLimits,
-    /// After how much silence a stream of server-sent events gets a comment; `None` for never.
-    pub ping: Option<Duration>,
-    /// Where large messages are decoded and encoded.
-    pub offload: Offload,
-    /// What answers and events may hold until they are sent.
-    pub answers: Arc<Budget>,
-}
-
-impl Default for BindingSettings {
-    /// [`BodyLimits::default`], a ping after 4 s (some clients give up after 5), and 256 MiB of answers.
-    fn default() -> Self {
-        Self {
-            body: BodyLimits::default(),
-            ping: Some(Duration::from_secs(4)),
-            offload: Offload::default(),
-            answers: Budget::new("answers", 256 << 20),
-        }
-    }
-}
-
-/// A service as the pipeline calls it. Generated code implements it for the handlers of a schema's service.
-pub trait Service: Sized + Send + Sync + 'static {
-    /// What the scope of a request names. It shows its name in logs.
-    type Agent: AsRef<str> + Send + Sync + 'static;
-
-    /// Finds what `scope` names, and decides whether the caller may call `call.rpc` there and like this. Leaves in
-    /// `call.extensions` those in use.
-    ///
-    /// # Errors
-    /// If the client may not call this, or not like this.
-    fn authorize(&self, call: &mut Call, scope: &str) -> Result<Arc<Self::Agent>, Error>;
-
-    /// Passes the handler of `call.rpc()` to [`Pipeline::reply`] or [`Pipeline::stream`].
-    fn dispatch<X: Exchange>(
-        pipeline: &Pipeline<Self>,
-        exchange: &mut X,
-        call: PendingCall<'_>,
-    ) -> impl Future<Output = Response<Body>> + Send;
-}
-
-/// A call whose scope was resolved: what handlers get.
-pub type AgentCall<S> = Call<Arc<<S as Service>::Agent>>;
-
-/// A call of an authenticated caller whose rpc was found, with its message still to be decoded.
-#[derive(Debug)]
-pub struct PendingCall<'h> {
-    head: &'h Parts,
-    principal: Principal,
-    codec: &'static dyn Codec,
-    rpc: &'static Rpc,
-    permit: BudgetPermit,
-    record: CallRecord,
-}
-
-impl PendingCall<'_> {
-    /// Returns the rpc that is called.
-    pub fn rpc(&self) -> &'static Rpc {
-        self.rpc
-    }
-}
 
 /// A service with what its bindings need.
 pub struct Pipeline<S> {

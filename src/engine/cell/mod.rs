@@ -18,7 +18,7 @@ use tricord_bindings::wkt::Struct;
 use uuid::Uuid;
 
 use crate::schema::{Message, StreamResponse, TaskState};
-use crate::store::{Append, ClaimKey, Pending, Row, TaskHandle};
+use crate::store::{ClaimKey, TaskHandle};
 use crate::task::event::{Ids, LogEvent};
 use crate::task::{fold, lifecycle};
 
@@ -29,13 +29,14 @@ mod run;
 mod run_handle;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod watch;
 mod write_buffer;
 
 pub(super) use append::FIRST_MESSAGE;
 pub(super) use handles::CellHandles;
-pub(crate) use run::Resumption;
-pub(super) use run::{FollowUp, LastTurn, RunEnd, RunStart, StartedRun};
+pub(crate) use turn::Resumption;
+pub(super) use turn::{FollowUp, LastTurn, RunEnd, RunStart, StartedRun};
 pub(super) use watch::{View, Watcher};
 
 use super::folds::OpenFold;
@@ -364,38 +365,6 @@ impl Inner {
     /// Returns whether every appended record is committed.
     fn is_settled(&self) -> bool {
         self.committing.is_empty() && self.pending.events.is_empty()
-    }
-}
-
-impl Pending for TaskCell {
-    fn take(&self) -> Option<Append> {
-        let mut inner = self.lock();
-        inner.dirty = false;
-        if inner.refused || !inner.pending.is_some() {
-            return None;
-        }
-        let live = inner.run.is_some();
-        let WriteBuffer { new, claims, events, batch, row, checkpoint } = std::mem::take(&mut inner.pending);
-        let head = inner.head?;
-        let row = row.then_some(Row { state: head.state, status_us: head.status_us, live });
-        let last = head.seq;
-        let follows = events.first().map_or(last, |first| first.seq - 1);
-        inner.committing.extend(events);
-        Some(Append {
-            task: self.identity.handle,
-            lease: self.handles.lease,
-            follows,
-            last,
-            new,
-            body: batch,
-            row,
-            checkpoint,
-            claims,
-        })
-    }
-
-    fn refused(&self) {
-        self.lock().refused = true;
     }
 }
 

@@ -16,7 +16,7 @@ use crate::limits::EngineLimits;
 use crate::schema::Artifact;
 use crate::schema::store::ArtifactPiece;
 use crate::schema::store::record::Event;
-use crate::store::{Options, Store, StoreUrl, Writer};
+use crate::store::{Options, Pending, Store, StoreUrl, Writer};
 
 fn handles() -> (Store, Arc<CellHandles>) {
     let store = Store::open(&Options::new(StoreUrl::memory())).unwrap();
