@@ -237,7 +237,7 @@ fn escape(json: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Bytes to send, in frames of at most [`FRAME`] bytes.
+/// Bytes to send, in frames of at most 64 KiB.
 #[derive(Debug, Default)]
 pub struct Pieces(VecDeque<Bytes>);
 
