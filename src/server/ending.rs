@@ -43,6 +43,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for EndingBody<B> {
             trailers.insert("grpc-message", HeaderValue::from_static("the server is going away"));
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
+        // A body of tonic may give its last error again and again, and some readers ask until there is nothing.
+        self.has_ended = matches!(&frame, Poll::Ready(Some(Ok(frame))) if frame.is_trailers());
         frame
     }
 
@@ -52,5 +54,20 @@ impl<B: Body<Data = Bytes> + Unpin> Body for EndingBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, StreamBody};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_follows_the_trailers() {
+        let frames = std::iter::repeat_with(|| Ok::<Frame<Bytes>, std::io::Error>(Frame::trailers(HeaderMap::new())));
+        let mut body = EndingBody::new(StreamBody::new(futures::stream::iter(frames)), &CancellationToken::new());
+        assert!(body.frame().await.is_some_and(|frame| frame.unwrap().is_trailers()));
+        assert!(body.is_end_stream() && body.frame().await.is_none());
     }
 }
