@@ -57,10 +57,7 @@ pub(crate) enum Next {
     End,
 }
 
-impl<T: Send + Sync + 'static, F: Framing<T>> Gather<T, F>
-where
-    Reply<T>: Send,
-{
+impl<T: Send + Sync + 'static, F: Framing<T>> Gather<T, F> {
     pub(crate) fn new(events: Events<T>, framing: F, settings: &BindingSettings, shutdown: &CancellationToken) -> Self {
         Self {
             events: Some(events),
@@ -123,10 +120,11 @@ where
         while out.total() < TOGETHER {
             let Some(events) = &mut self.events else { return };
             match Pin::new(events).poll_next(cx) {
-                Poll::Ready(Some(Ok(reply))) if self.framing.unencoded(&reply) >= LARGE => {
-                    return self.encode(reply);
-                }
                 Poll::Ready(Some(Ok(reply))) => {
+                    let unencoded = self.framing.unencoded(&reply);
+                    if unencoded >= LARGE {
+                        return self.encode(reply, unencoded);
+                    }
                     let mark = out.mark();
                     if let Err(error) = self.framing.event(out, &reply) {
                         out.truncate_to(mark);
@@ -145,7 +143,7 @@ where
     }
 
     /// Begins to encode a large event, elsewhere. What was gathered before goes out meanwhile.
-    fn encode(&mut self, reply: Reply<T>) {
+    fn encode(&mut self, reply: Reply<T>, unencoded: usize) {
         let (framing, offload, answers) = (self.framing.clone(), self.offload.clone(), self.answers.clone());
         let encode = async move {
             let encode = || {
@@ -153,7 +151,7 @@ where
                 framing.event(&mut out, &reply)?;
                 out.finish()
             };
-            offload.run(framing.unencoded(&reply), encode).await
+            offload.run(unencoded, encode).await
         };
         self.encoding = Some(Box::pin(encode));
     }
