@@ -1,7 +1,7 @@
-//! What the store costs: processor time and latency per task, by commits of one, sixteen and sixty-four tasks.
+//! Measures the store: processor time and wall time per task, with 1, 16 and 64 tasks per commit.
 //!
-//! `cargo bench --bench store`. It prints medians over rounds; the processor time is that of the whole process, so it
-//! includes the encoding, the wake-ups and the checkpoints of the write-ahead log.
+//! `cargo bench --bench store` prints medians over several rounds. The processor time is that of the whole process: it
+//! includes encoding, wake-ups and checkpoints of the write-ahead log.
 
 #![allow(clippy::print_stdout)]
 
@@ -29,7 +29,7 @@ impl Pending for Cell {
     }
 }
 
-/// A task that echoes a short text: created, the user's message, an artifact, completed.
+/// Builds the append of a complete task: created, a message, an artifact, completed.
 fn echo(store: &Store, now_us: i64) -> Append {
     let part = || Part { content: Some(Content::Text("hello, how are you?".into())), ..Part::default() };
     let message = Message {
@@ -65,12 +65,12 @@ fn echo(store: &Store, now_us: i64) -> Append {
     }
 }
 
-/// Processor time of this process so far.
+/// Returns the processor time that this process has used.
 fn processor() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
-    // A tick is a hundredth of a second on every Linux.
+    // USER_HZ is 100 on Linux.
     Duration::from_millis(ticks * 10)
 }
 
@@ -79,9 +79,10 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Rounds of commits of `together` tasks each. Returns medians: processor and wall time per task, in microseconds.
+/// Commits `tasks` tasks in each round, `together` per commit. Returns the medians of processor time and wall time per
+/// task, in microseconds.
 fn measure(url: &StoreUrl, together: usize, rounds: usize, tasks: usize) -> (f64, f64) {
-    // The tasks are from 1970: kept, or pruning would be measured, too.
+    // The tasks are dated 1970. With retention the bench would measure their deletion too.
     let options = Options { keep_finished: None, ..Options::new(url.clone()) };
     let store = Store::open(&options).expect("the store opens");
     let (sender, mut commits) = unbounded_channel();
@@ -109,7 +110,7 @@ fn measure(url: &StoreUrl, together: usize, rounds: usize, tasks: usize) -> (f64
     (median(processor_us), median(wall_us))
 }
 
-/// What a first page and point reads cost in the store as it is now.
+/// Times the first page of a list and point reads, and prints the medians.
 fn read(store: &Store) {
     let query = ListQuery {
         agent: "echo".into(),
@@ -137,10 +138,10 @@ fn read(store: &Store) {
     println!("  with {total} tasks: page of 50 {page:.0} us, find {find:.1} us, log {log:.1} us");
 }
 
-/// The length that a conversation has when its turns are timed.
+/// The numbers of turns after which a conversation is timed.
 const TURNS: [usize; 3] = [10, 500, 3000];
 
-/// What the next turn of a long task costs, and a read of its last message: both must not grow with the turns before.
+/// Times a turn of a task, and a read of it, as its conversation grows. Neither must grow with the number of turns.
 async fn turns(url: &StoreUrl) {
     let store = Store::open(&Options::new(url.clone())).expect("the store opens");
     let agent = BoxAgent::new(from_fn(|task: TaskContext| async move { task.ask("and then?").await }));
@@ -181,7 +182,7 @@ async fn turns(url: &StoreUrl) {
             let (turn, read) = (median(std::mem::take(&mut turn_us)), median(std::mem::take(&mut read_us)));
             println!("  up to {n} turns: a turn {turn:.0} us, a read {read:.0} us");
         } else if turn_us.len() > 8 {
-            // The last few count.
+            // Only the last few turns are timed.
             turn_us.remove(0);
             read_us.remove(0);
         }
@@ -191,7 +192,7 @@ async fn turns(url: &StoreUrl) {
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    println!("turns of one task that waits for its client, with the whole task as the answer:");
+    println!("a turn and a read of one task, by the length of its conversation:");
     runtime.block_on(turns(&StoreUrl::memory()));
     drop(runtime);
     let dir = tempfile::tempdir().expect("a temporary directory");

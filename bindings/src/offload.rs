@@ -29,13 +29,16 @@ impl Offload {
 
     /// Runs work on a message of about this many bytes: at once if it is small, else in turn, while the runtime's other
     /// tasks go on elsewhere. On a runtime of one thread it runs in turn there.
-    pub async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
-        if bytes < LARGE {
-            return work();
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep the work, and what it owns, twice")]
+    pub fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> impl Future<Output = T> {
+        async move {
+            if bytes < LARGE {
+                return work();
+            }
+            // The semaphore is never closed.
+            let _place = self.0.acquire().await;
+            run_now(bytes, work)
         }
-        // The semaphore is never closed.
-        let _place = self.0.acquire().await;
-        run_now(bytes, work)
     }
 }
 

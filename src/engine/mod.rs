@@ -206,9 +206,8 @@ impl Engine {
     /// # Errors
     /// When the task does not exist, has ended ([`Engine::ended`] says when others may know that) or belongs to another
     /// context, or the engine takes no new work.
-    pub async fn send(&self, incoming: Incoming) -> Result<Sent, EngineError> {
-        self.check_ready()?;
-        send::send(&self.0.tasks, incoming).await
+    pub fn send(&self, incoming: Incoming) -> impl Future<Output = Result<Sent, EngineError>> + Send {
+        send::send(&self.0.tasks, self.check_ready(), incoming)
     }
 
     /// Reserves the answer for an idempotency key, or returns what an earlier request with it led to.

@@ -61,20 +61,28 @@ pub enum Outcome {
 }
 
 /// Submits a message to its task, or to a new one, and begins a run unless one is live.
-pub(super) async fn send(tasks: &Tasks, incoming: Incoming) -> Result<Sent, EngineError> {
-    let limits = &tasks.handles.limits;
-    if !limits.has_room() {
-        return Err(EngineError::Memory("events that are not stored yet"));
-    }
-    // Taken before anything begins: a refused message leaves nothing behind.
-    let stream = incoming.streaming.then(|| limits.stream()).transpose()?;
-    match incoming.message.task_id.is_empty() {
-        true => {
-            let bytes = incoming.bytes;
-            limits.offload.run(bytes, || begin_task(tasks, incoming, stream)).await
+#[expect(clippy::manual_async_fn, reason = "an async fn would keep the message twice")]
+pub(super) fn send(
+    tasks: &Tasks,
+    ready: Result<(), EngineError>,
+    incoming: Incoming,
+) -> impl Future<Output = Result<Sent, EngineError>> + Send {
+    async move {
+        ready?;
+        let limits = &tasks.handles.limits;
+        if !limits.has_room() {
+            return Err(EngineError::Memory("events that are not stored yet"));
         }
-        // In a box: a new task does not need the room.
-        false => Box::pin(continue_task(tasks, incoming, stream)).await,
+        // Taken before anything begins: a refused message leaves nothing behind.
+        let stream = incoming.streaming.then(|| limits.stream()).transpose()?;
+        match incoming.message.task_id.is_empty() {
+            true => {
+                let bytes = incoming.bytes;
+                limits.offload.run(bytes, || begin_task(tasks, incoming, stream)).await
+            }
+            // In a box: a new task does not need the room.
+            false => Box::pin(continue_task(tasks, incoming, stream)).await,
+        }
     }
 }
 

@@ -117,7 +117,8 @@ impl<S: A2aService> Server<S> {
     async fn grpc(&self, mut request: Request<impl RequestBody>, peer: &Peer) -> Response<Body> {
         without_base_path(&mut request, &self.0.base_path);
         if grpc_web::take(&mut request) {
-            return grpc_web::answer(request, |request| self.plain_grpc(request, peer)).await;
+            // In a box, as it is the largest of these futures: other requests do not need the room.
+            return Box::pin(grpc_web::answer(request, |request| self.plain_grpc(request, peer))).await;
         }
         self.plain_grpc(request, peer).await
     }

@@ -5,7 +5,7 @@
 //! `Host` of these requests: it is the page's name. So a server that listens on a loopback address answers only to the
 //! names of loopback addresses and to those that are configured.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use http::header::HOST;
 use http::request::Parts;
@@ -47,14 +47,19 @@ impl Hosts {
     /// # Errors
     /// [`kinds::INVALID_REQUEST`] with several hosts (RFC 9112, section 3.2), and `MISDIRECTED_REQUEST`, HTTP status 421.
     pub(crate) fn check(&self, head: &Parts) -> Result<(), Error> {
-        if head.headers.get_all(HOST).iter().nth(1).is_some() {
+        let mut hosts = head.headers.get_all(HOST).iter();
+        let (host, another) = (hosts.next(), hosts.next());
+        if another.is_some() {
             return Err(Error::new(&kinds::INVALID_REQUEST, "the request has more than one Host"));
         }
         let Some(names) = &self.names else { return Ok(()) };
+        if head.uri.authority().is_none() && host.is_none_or(|host| is_loopback_address(host.as_bytes())) {
+            return Ok(());
+        }
         let answers = |host: &str| is_loopback(host) || names.iter().any(|name| *name == plain(host));
         // A target in absolute form replaces the header (RFC 9112, section 3.2.2), but both are there to be seen.
-        let headers = head.headers.get_all(HOST).iter().map(|host| host.to_str().ok()?.parse::<Authority>().ok());
-        for authority in headers.chain(head.uri.authority().cloned().map(Some)) {
+        let header = host.map(|host| host.to_str().ok()?.parse::<Authority>().ok());
+        for authority in header.into_iter().chain(head.uri.authority().cloned().map(Some)) {
             let Some(authority) = authority else { return Err(misdirected("that cannot be read")) };
             if !answers(authority.host()) {
                 return Err(misdirected(authority.host()));
@@ -71,6 +76,15 @@ fn misdirected(host: &str) -> Error {
          server.hosts to answer to another name"
     );
     Error::new(&MISDIRECTED, message)
+}
+
+/// Returns whether a `Host` is a loopback address of IPv4 with or without a port. Most requests name such a host, and this
+/// costs less than to read every form that a host may have.
+fn is_loopback_address(host: &[u8]) -> bool {
+    let mut parts = host.splitn(2, |byte| *byte == b':');
+    let address = parts.next().and_then(|address| std::str::from_utf8(address).ok()?.parse::<Ipv4Addr>().ok());
+    let is_port = |port: &[u8]| port.len() <= 5 && port.iter().all(u8::is_ascii_digit);
+    address.is_some_and(|address| address.is_loopback()) && parts.next().is_none_or(is_port)
 }
 
 /// Returns whether a host is a loopback address or one of its names (RFC 6761, section 6.3).
@@ -115,7 +129,15 @@ mod tests {
         ] {
             assert_eq!(status(&hosts, host), 200, "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "192.0.2.8", "a b", "[::2]"] {
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "192.0.2.8",
+            "a b",
+            "[::2]",
+            "127.0.0.1:x",
+        ] {
             assert_eq!(status(&hosts, host), 421, "{host}");
         }
     }

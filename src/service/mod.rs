@@ -119,16 +119,22 @@ impl A2aService for Service {
         Ok(Arc::clone(agent))
     }
 
-    async fn send_message(&self, call: Call, request: SendMessageRequest) -> Result<Reply<SendMessageResponse>, Error> {
-        send::send(self, call, request).await
-    }
+    // These two return the futures of others as they are: an `async fn` around them would keep the request twice.
 
-    async fn send_streaming_message(
+    fn send_message(
         &self,
         call: Call,
         request: SendMessageRequest,
-    ) -> Result<Events<StreamResponse>, Error> {
-        send::stream(self, call, request).await
+    ) -> impl Future<Output = Result<Reply<SendMessageResponse>, Error>> + Send {
+        send::send(self, call, request)
+    }
+
+    fn send_streaming_message(
+        &self,
+        call: Call,
+        request: SendMessageRequest,
+    ) -> impl Future<Output = Result<Events<StreamResponse>, Error>> + Send {
+        send::stream(self, call, request)
     }
 
     async fn get_task(&self, call: Call, request: GetTaskRequest) -> Result<Reply<Task>, Error> {

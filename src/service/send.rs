@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tricord_bindings::budget::BudgetPermit;
 use tricord_bindings::{Error, Events, Reply};
 
 use crate::engine::{EngineError, Incoming, Outcome, Sent};
@@ -27,37 +28,45 @@ struct SendOptions {
     wait: bool,
 }
 
+// What follows up to the engine is not written as `async fn`: that would keep each request twice, at every step.
+
 /// Answers SendMessage.
-pub(super) async fn send(
+#[expect(clippy::manual_async_fn, reason = "an async fn would keep the request twice")]
+pub(super) fn send(
     service: &Service,
     call: Call,
     request: SendMessageRequest,
-) -> Result<Reply<SendMessageResponse>, Error> {
-    let options = check(&call, &request)?;
-    let submission = submit(service, call, request, false).await?;
-    match submission.outcome(options.wait).await? {
-        Outcome::Task(task) => {
-            let task = service.engine.limited(&task, options.history).map_err(refused)?;
-            Ok(Reply::wrapped(task, None))
-        }
-        Outcome::Message(reply) => match &reply.value().payload {
-            Some(stream_response::Payload::Message(message)) => {
-                Ok(Reply::Owned(SendMessageResponse { payload: Some(Payload::Message(message.clone())) }))
+) -> impl Future<Output = Result<Reply<SendMessageResponse>, Error>> + Send {
+    async move {
+        let options = check(&call, &request)?;
+        let submission = submit(service, call, request, false).await?;
+        match submission.outcome(options.wait).await? {
+            Outcome::Task(task) => {
+                let task = service.engine.limited(&task, options.history).map_err(refused)?;
+                Ok(Reply::wrapped(task, None))
             }
-            _ => Err(Error::internal()),
-        },
+            Outcome::Message(reply) => match &reply.value().payload {
+                Some(stream_response::Payload::Message(message)) => {
+                    Ok(Reply::Owned(SendMessageResponse { payload: Some(Payload::Message(message.clone())) }))
+                }
+                _ => Err(Error::internal()),
+            },
+        }
     }
 }
 
 /// Answers SendStreamingMessage.
-pub(super) async fn stream(
+#[expect(clippy::manual_async_fn, reason = "an async fn would keep the request twice")]
+pub(super) fn stream(
     service: &Service,
     call: Call,
     request: SendMessageRequest,
-) -> Result<Events<StreamResponse>, Error> {
-    let options = check(&call, &request)?;
-    let submission = submit(service, call, request, true).await?;
-    submission.stream(&service.engine, options.history).await
+) -> impl Future<Output = Result<Events<StreamResponse>, Error>> + Send {
+    async move {
+        let options = check(&call, &request)?;
+        let submission = submit(service, call, request, true).await?;
+        submission.stream(&service.engine, options.history).await
+    }
 }
 
 /// Checks a request before anything is stored, and returns what it says of its answer.
@@ -77,33 +86,34 @@ fn check(call: &Call, request: &SendMessageRequest) -> Result<SendOptions, Error
 }
 
 /// Submits a request: once for each key, if it has one.
-async fn submit(
+#[expect(clippy::manual_async_fn, reason = "an async fn would keep the request twice")]
+fn submit(
     service: &Service,
     call: Call,
     request: SendMessageRequest,
     streaming: bool,
-) -> Result<Submission, Error> {
-    let Some(claim) = claim_of(&call, &request)? else {
-        let sent = submit_message(service, call, request, streaming, None).await?;
-        return Ok(Submission::without_key(sent));
-    };
-    let owned = service.clone();
-    let submit = move |claim| async move { submit_message(&owned, call, request, streaming, Some(claim)).await };
-    // In boxes, here and below: what few requests need makes no room in the future of every request.
-    Box::pin(service.idempotency.submit_once(claim, submit)).await
+) -> impl Future<Output = Result<Submission, Error>> + Send {
+    async move {
+        let Some(claim) = claim_of(&call, &request)? else {
+            let sent = submit_message(service, incoming(call, request, streaming, None)?).await?;
+            return Ok(Submission::without_key(sent));
+        };
+        let owned = service.clone();
+        let submit =
+            move |claim| async move { submit_message(&owned, incoming(call, request, streaming, Some(claim))?).await };
+        // In boxes, here and below: what few requests need makes no room in the future of every request.
+        Box::pin(service.idempotency.submit_once(claim, submit)).await
+    }
 }
 
-/// Submits the message of a request to the engine.
-async fn submit_message(
-    service: &Service,
+/// Returns the message of a request as the engine takes it, and the permit for the memory of the request.
+fn incoming(
     call: Call,
     request: SendMessageRequest,
     streaming: bool,
     claim: Option<Claim>,
-) -> Result<Sent, Error> {
+) -> Result<(Incoming, BudgetPermit), Error> {
     let Some(message) = request.message else { return Err(violation("message", "is required")) };
-    // From here on the task accounts for it.
-    let permit = call.permit;
     let accepted_output_modes = request.configuration.map(|c| c.accepted_output_modes).unwrap_or_default();
     let incoming = Incoming {
         owner: Arc::clone(call.principal.owner()),
@@ -112,17 +122,28 @@ async fn submit_message(
         metadata: request.metadata,
         extensions: call.extensions,
         accepted_output_modes,
-        bytes: permit.bytes(),
+        bytes: call.permit.bytes(),
         streaming,
         claim: claim.map(|claim| (claim.key, claim.reserve)),
     };
+    Ok((incoming, call.permit))
+}
+
+/// Submits a message to the engine. From then on the task accounts for its memory.
+fn submit_message(
+    service: &Service,
+    (incoming, permit): (Incoming, BudgetPermit),
+) -> impl Future<Output = Result<Sent, Error>> + Send {
     let (agent, owner, task) = (incoming.agent.clone(), incoming.owner.clone(), parse_id(&incoming.message.task_id));
-    let sent = service.engine.send(incoming).await;
-    drop(permit);
-    if let (Err(EngineError::Ended(_)), Some(task)) = (&sent, task) {
-        // The client may learn of the end once that is committed.
-        let state = Box::pin(service.engine.ended(&agent, &owner, task)).await.map_err(refused)?;
-        return Err(refused(EngineError::Ended(state)));
+    let submitted = service.engine.send(incoming);
+    async move {
+        let sent = submitted.await;
+        drop(permit);
+        if let (Err(EngineError::Ended(_)), Some(task)) = (&sent, task) {
+            // The client may learn of the end once that is committed.
+            let state = Box::pin(service.engine.ended(&agent, &owner, task)).await.map_err(refused)?;
+            return Err(refused(EngineError::Ended(state)));
+        }
+        sent.map_err(refused)
     }
-    sent.map_err(refused)
 }

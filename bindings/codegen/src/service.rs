@@ -1,4 +1,4 @@
-//! The service trait, the table of its rpcs, and what connects both to the pipeline.
+//! Generates the service trait, the table of its rpcs, and the adapter that the call pipeline uses.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use quote::quote;
 
 use crate::model::{Rpc, Service, doc, ident};
 
-/// Writes the trait that one type implements, `Handlers`, through which the pipeline calls it, and `RPCS`.
+/// Generates the service trait, `Handlers`, through which the pipeline calls an implementation, and the table `RPCS`.
 pub fn generate(service: &Service) -> TokenStream {
     let name = &service.trait_name;
     let docs = doc(&service.comment);
     let scope = &service.scope_field;
-    let agent = doc(&format!("What `{scope}` names."));
+    let agent = doc(&format!("The type of what `{scope}` names."));
     let authorize = doc(&format!(
-        "Finds what `scope` names (the value of `{scope}`, empty where the request has none), checks what is asked of the\n\
-         caller there and whether `call.rpc` is offered, and leaves in `call.extensions` those in use."
+        "Resolves `scope`, the value of the request's `{scope}` (empty if absent). Checks that the caller meets its\n\
+         requirements and that it offers `call.rpc`. Reduces `call.extensions` to the extensions in use."
     ));
     let methods = service.rpcs.iter().map(method);
     let arms = service.rpcs.iter().enumerate().map(arm);
@@ -34,8 +34,8 @@ pub fn generate(service: &Service) -> TokenStream {
 
         #docs
         ///
-        /// Every binding authorizes a call first, then validates the request, then calls the method; so an
-        /// implementation can rely on required fields being there.
+        /// Every binding first authorizes a call, then validates the request, then calls the method. An
+        /// implementation can therefore rely on required fields.
         pub trait #name: Send + Sync + 'static {
             #agent
             type Agent: AsRef<str> + Send + Sync + 'static;
@@ -43,17 +43,17 @@ pub fn generate(service: &Service) -> TokenStream {
             #authorize
             ///
             /// # Errors
-            /// If the client may not call this, or not like this.
+            /// Returns an error if the caller is refused.
             fn authorize(&self, call: &mut Call, scope: &str) -> Result<Arc<Self::Agent>, Error>;
             #(#methods)*
         }
 
-        /// A service as the pipeline calls it.
+        /// Adapts an implementation of the service to the call pipeline.
         #[derive(Debug)]
         pub struct Handlers<S>(Arc<S>);
 
         impl<S: #name> Handlers<S> {
-            /// Makes the pipeline of a service.
+            /// Creates the call pipeline for an implementation.
             pub fn pipeline(
                 service: Arc<S>,
                 protocol: &'static Protocol,
@@ -85,7 +85,7 @@ pub fn generate(service: &Service) -> TokenStream {
 
         #capabilities
 
-        /// The rpcs of the service, in the schema's order.
+        /// The rpcs of the service, in the order of the schema.
         pub static RPCS: [Rpc; #count] = [#(#table),*];
     }
 }
@@ -151,7 +151,7 @@ fn capabilities(service: &Service) -> TokenStream {
         quote!(#docs pub const #constant: Capability = Capability(#name);)
     });
     quote! {
-        /// What must be offered for some of the rpcs to be called.
+        /// The capabilities that some rpcs require.
         pub mod capability {
             use ::tricord_bindings::Capability;
 

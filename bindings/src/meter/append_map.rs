@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-/// A map of few keys, each inserted with a default value when it is first asked for and kept for ever.
+/// A map for a small number of keys. The first lookup of a key inserts its default value; nothing is ever removed.
 ///
-/// It is a linked list: a lookup walks it, in the order in which keys came, and takes no lock.
+/// It is a linked list in order of insertion. A lookup walks the list and takes no lock.
 #[derive(Debug)]
 pub struct AppendMap<K, V> {
     first: OnceLock<Box<Node<K, V>>>,

@@ -1,43 +1,43 @@
-//! A histogram that is written without a lock.
+//! A histogram without locks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counts whole numbers by size. The unit is the caller's.
+/// A histogram of integers. The caller chooses the unit.
 ///
-/// The histograms of metrics libraries sit behind a mutex; this one takes two atomic additions a value.
+/// Metrics libraries guard their histograms with a mutex. Observing a value here takes two atomic additions.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
-    /// One per bound, and a last one for what is larger.
+    /// One bucket per bound, and one for values above the last bound.
     buckets: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Histogram {
-    /// Makes an empty histogram with these upper bounds, which are inclusive and ascending.
+    /// Creates an empty histogram. `bounds` are the inclusive upper bounds of the buckets, in ascending order.
     pub fn new(bounds: &'static [u64]) -> Self {
         Self { bounds, buckets: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(), sum: AtomicU64::new(0) }
     }
 
-    /// Counts a value.
+    /// Adds a value.
     pub fn observe(&self, value: u64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// The counts so far.
+    /// Returns a snapshot of the counts.
     pub fn read(&self) -> HistogramCounts {
         let buckets = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         HistogramCounts { bounds: self.bounds, buckets, sum: self.sum.load(Ordering::Relaxed) }
     }
 }
 
-/// What a [`Histogram`] held when it was read.
+/// A snapshot of a [`Histogram`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistogramCounts {
-    /// The upper bounds of all buckets but the last, which has none.
+    /// The upper bounds of the buckets. The last bucket has none.
     pub bounds: &'static [u64],
     /// The number of values in each bucket.
     pub buckets: Vec<u64>,
@@ -46,13 +46,13 @@ pub struct HistogramCounts {
 }
 
 impl HistogramCounts {
-    /// The number of all values.
+    /// Returns the number of values in all buckets.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 }
 
-/// A duration in nanoseconds, or the largest number of them.
+/// Returns a duration in nanoseconds, saturated at [`u64::MAX`].
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! Statistics of calls: how many by rpc, binding and outcome, and how long they took.
+//! Statistics of calls: their number and latency by rpc, binding and code.
 //!
-//! A call pays for a walk over two short lists and three atomic additions; nothing is locked, and nothing is allocated
-//! after the first call of its kind.
+//! Counting a call walks two short lists and takes three atomic additions. It takes no lock, and allocates only for the
+//! first call with a new combination of rpc, binding and code.
 
 mod append_map;
 mod histogram;
@@ -14,10 +14,10 @@ pub use histogram::{Histogram, HistogramCounts, nanos};
 
 use crate::Binding;
 
-/// The code that successful calls are counted under.
+/// The code of successful calls.
 pub(crate) const OK: &str = "OK";
 
-/// Upper bounds of the latency buckets, in nanoseconds: from the time of an `echo` task to that of a patient client.
+/// Upper bounds of the latency buckets, in nanoseconds: from 100 microseconds to one minute.
 static LATENCY_BOUNDS: [u64; 18] = [
     100_000,
     250_000,
@@ -42,14 +42,15 @@ static LATENCY_BOUNDS: [u64; 18] = [
 /// The statistics of one rpc over one binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallStats {
-    /// The rpc; empty for requests that were refused before their rpc was known.
+    /// The name of the rpc, or empty for requests that were refused before their rpc was known.
     pub rpc: &'static str,
     /// The binding.
     pub binding: Binding,
-    /// The number of calls since the start by code: `OK`, or the reason of the error. A stream counts by how it began.
+    /// The number of calls since the start for each code: `OK`, or the reason of the error. The code of a stream says
+    /// whether it could be opened.
     pub codes: Vec<(&'static str, u64)>,
-    /// How long handlers took, in nanoseconds: until the answer, or until the stream began. Calls that were refused before
-    /// their handler ran are not in it.
+    /// The time from the start of the handler to its answer, or to the opening of the stream, in nanoseconds. It does not
+    /// include calls that were refused before their handler ran.
     pub latency: HistogramCounts,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Meter {
     bindings: [AppendMap<&'static str, RpcMeter>; Binding::ALL.len()],
 }
 
-/// What is counted of one rpc over one binding.
+/// The counters of one rpc over one binding.
 #[derive(Debug)]
 struct RpcMeter {
     codes: AppendMap<&'static str, AtomicU64>,
@@ -73,7 +74,7 @@ impl Default for RpcMeter {
 }
 
 impl Meter {
-    /// Counts a call with its code. `took` is the time of its handler, if it got that far.
+    /// Counts a call. `took` is the time that its handler took, or `None` if the call was refused before.
     pub(crate) fn count(&self, binding: Binding, rpc: &'static str, code: &'static str, took: Option<Duration>) {
         let rpc = self.bindings[binding as usize].get(rpc);
         rpc.codes.get(code).fetch_add(1, Ordering::Relaxed);
@@ -82,7 +83,7 @@ impl Meter {
         }
     }
 
-    /// The statistics so far, in a stable order.
+    /// Returns a snapshot, sorted by rpc and binding.
     pub(crate) fn read(&self) -> Vec<CallStats> {
         let mut stats: Vec<_> = Binding::ALL
             .iter()
