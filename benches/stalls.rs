@@ -1,7 +1,8 @@
 //! How long small calls wait while large ones are worked on: `cargo bench --bench stalls`.
 //!
-//! A server runs as a child process. One client reads a small task over and over, first alone, then beside eight clients that
-//! send messages of 10 MiB with two hundred thousand keys, then beside eight that read a task of 40 MiB.
+//! A server runs as a child process. One client reads a small task repeatedly: first alone, then beside eight clients that
+//! send messages of 10 MiB with 200,000 keys, then beside eight that read a task of 40 MiB. The eight have a low priority,
+//! because all of this shares the machine's processors.
 
 #![allow(clippy::print_stdout)]
 
@@ -93,6 +94,8 @@ fn report(what: &str, address: &str, task: &str, others: Option<Vec<u8>>) {
             let (address, stop) = (address.to_owned(), stop.clone());
             let (answered, refused) = (answered.clone(), refused.clone());
             std::thread::spawn(move || {
+                // They are on the server's processors. What they take there is not what is measured.
+                let _ = rustix::process::nice(19);
                 let mut peer = Peer::connect(&address);
                 while !stop.load(Ordering::Relaxed) {
                     let (status, _) = peer.ask(&request);

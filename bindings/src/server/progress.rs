@@ -15,11 +15,15 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::rt::Executor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop;
 use tokio::time::{Instant, Sleep};
 
 /// A whole body up to this size, in bytes, is handed over at once and not watched. A larger one is not over before all of
 /// it was taken, which costs an empty frame.
 const SMALL: u64 = 16 << 10;
+
+/// How many bytes of a write take as much of a task's turn as one operation. A turn has 128 operations.
+const TURN_UNIT: usize = 8 << 10;
 
 tokio::task_local! {
     /// The progress of the stream that this task serves.
@@ -147,6 +151,18 @@ impl<I> WriteTimeout<I> {
         Self { io, unread, timer: None }
     }
 
+    /// Passes on how many bytes were written. A peer that reads fast could be written to without an end, so each write uses
+    /// up as much of the task's turn as it has bytes: others on the same worker wait for about a megabyte at most.
+    fn wrote(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
+            for _ in 0..bytes / TURN_UNIT {
+                let Poll::Ready(proceed) = coop::poll_proceed(cx) else { break };
+                proceed.made_progress();
+            }
+        }
+        self.judge(cx, written)
+    }
+
     /// Passes on what a write said, or that it has been pending for too long.
     fn judge<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -169,7 +185,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for WriteTimeout<I> {
 impl<I: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.judge(cx, written)
+        self.wrote(cx, written)
     }
 
     fn poll_write_vectored(
@@ -178,7 +194,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<I> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.judge(cx, written)
+        self.wrote(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -221,6 +237,25 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(near.write_all(&[0; 10]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(begun.elapsed().as_secs(), UNREAD.as_secs());
+    }
+
+    #[tokio::test]
+    async fn a_fast_reader_does_not_keep_the_others_waiting() {
+        let mut near = WriteTimeout::new(tokio::io::sink(), UNREAD);
+        let mut turns = 0;
+        let mut writing = std::pin::pin!(async {
+            for _ in 0..64 {
+                near.write_all(&[0; 64 << 10]).await.unwrap();
+                // As a socket does, which counts as one operation.
+                coop::consume_budget().await;
+            }
+        });
+        std::future::poll_fn(|cx| {
+            turns += 1;
+            writing.as_mut().poll(cx)
+        })
+        .await;
+        assert!((4..=6).contains(&turns), "4 MiB in {turns} turns");
     }
 
     /// Runs a stream that notes this of its body and then waits.
