@@ -86,7 +86,7 @@ impl<S: A2aService> Server<S> {
                 let mut record = self.0.pipeline.record_additional(Binding::HttpJson);
                 let response = next.run(Request::from_parts(head, body)).await;
                 record.end_with(match response.status() {
-                    status if status.is_server_error() => "INTERNAL",
+                    status if status.is_server_error() => "INTERNAL_ERROR",
                     status if status.is_client_error() => "INVALID_REQUEST",
                     _ => "OK",
                 });

@@ -77,7 +77,7 @@ async fn a_part_has_one_content() {
 #[tokio::test]
 async fn the_services_own_errors_are_told_alike() {
     let running = start().await;
-    for (text, reason) in [("missing", "TASK_NOT_FOUND"), ("busy", "UNAVAILABLE"), ("panic", "INTERNAL")] {
+    for (text, reason) in [("missing", "TASK_NOT_FOUND"), ("busy", "UNAVAILABLE"), ("panic", "INTERNAL_ERROR")] {
         let [rpc, http, grpc] = send(&running, &message(text)).await;
         assert_eq!(rpc, (reason.to_owned(), Vec::new()));
         assert_eq!((&rpc, &rpc), (&http, &grpc));

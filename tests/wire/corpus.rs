@@ -81,7 +81,7 @@ async fn every_corpus_case_has_the_same_result_through_sockets() {
                 Err(refusal) => {
                     let known = case.expect == "error" || !is_valid(case) || refusal.reason == "TASK_NOT_FOUND";
                     assert!(known, "{}: {wire} refused {params}: {}", case.name, refusal.message);
-                    assert_ne!(refusal.reason, "INTERNAL", "{}: {wire}: {params}", case.name);
+                    assert_ne!(refusal.reason, "INTERNAL_ERROR", "{}: {wire}: {params}", case.name);
                     refused += 1;
                 }
             }

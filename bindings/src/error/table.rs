@@ -16,7 +16,7 @@ macro_rules! standard_errors {
             /// The parameters are wrong; the data names the fields.
             INVALID_PARAMS "INVALID_PARAMS" -32602 InvalidArgument 400
             /// The server failed.
-            INTERNAL "INTERNAL" -32603 Internal 500
+            INTERNAL "INTERNAL_ERROR" -32603 Internal 500
             /// The request is larger than the server reads.
             TOO_LARGE "TOO_LARGE" -32600 ResourceExhausted 413
             /// There are no credentials, or wrong ones.
