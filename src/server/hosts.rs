@@ -5,7 +5,7 @@
 //! `Host` of these requests: it is the page's name. So a server that listens on a loopback address answers only to the
 //! names of loopback addresses and to those that are configured.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::HOST;
 use http::request::Parts;
@@ -21,7 +21,7 @@ static MISDIRECTED: Kind =
 /// The host names that a server answers to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hosts {
-    /// The names beside those of loopback addresses, in lower case; `None` for every name.
+    /// The names beside those of loopback addresses, without the dot of the root; `None` for every name.
     names: Option<Vec<String>>,
 }
 
@@ -38,8 +38,9 @@ impl Hosts {
             return Self::any();
         }
         let public = public_url.and_then(|url| url.parse::<http::Uri>().ok());
-        let public = public.as_ref().and_then(http::Uri::host).map(plain);
-        Self { names: Some(configured.iter().map(|name| plain(name)).chain(public).collect()) }
+        let public = public.as_ref().and_then(http::Uri::host);
+        let names = configured.iter().map(String::as_str).chain(public);
+        Self { names: Some(names.map(|name| without_root(name).to_owned()).collect()) }
     }
 
     /// Checks the host that a request names. One without a host, which HTTP/1.0 and HTTP/2 allow, names none to refuse.
@@ -53,10 +54,10 @@ impl Hosts {
             return Err(Error::new(&kinds::INVALID_REQUEST, "the request has more than one Host"));
         }
         let Some(names) = &self.names else { return Ok(()) };
-        if head.uri.authority().is_none() && host.is_none_or(|host| is_loopback_address(host.as_bytes())) {
-            return Ok(());
-        }
-        let answers = |host: &str| is_loopback(host) || names.iter().any(|name| *name == plain(host));
+        let answers = |host: &str| {
+            let host = without_root(host);
+            is_loopback(host) || names.iter().any(|name| name.eq_ignore_ascii_case(host))
+        };
         // A target in absolute form replaces the header (RFC 9112, section 3.2.2), but both are there to be seen.
         let header = host.map(|host| host.to_str().ok()?.parse::<Authority>().ok());
         for authority in header.into_iter().chain(head.uri.authority().cloned().map(Some)) {
@@ -78,28 +79,18 @@ fn misdirected(host: &str) -> Error {
     Error::new(&MISDIRECTED, message)
 }
 
-/// Returns whether a `Host` is a loopback address of IPv4 with or without a port. Most requests name such a host, and this
-/// costs less than to read every form that a host may have.
-fn is_loopback_address(host: &[u8]) -> bool {
-    let mut parts = host.splitn(2, |byte| *byte == b':');
-    let address = parts.next().and_then(|address| std::str::from_utf8(address).ok()?.parse::<Ipv4Addr>().ok());
-    let is_port = |port: &[u8]| port.len() <= 5 && port.iter().all(u8::is_ascii_digit);
-    address.is_some_and(|address| address.is_loopback()) && parts.next().is_none_or(is_port)
-}
-
 /// Returns whether a host is a loopback address or one of its names (RFC 6761, section 6.3).
 fn is_loopback(host: &str) -> bool {
-    let host = plain(host);
     let address: Option<IpAddr> = host.trim_start_matches('[').trim_end_matches(']').parse().ok();
     match address {
         Some(address) => address.to_canonical().is_loopback(),
-        None => host == "localhost" || host.ends_with(".localhost"),
+        None => host.rsplit('.').next().is_some_and(|label| label.eq_ignore_ascii_case("localhost")),
     }
 }
 
-/// Returns a name as it is compared: in lower case and without the dot of the root.
-fn plain(host: &str) -> String {
-    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+/// Returns a name without the dot of the root.
+fn without_root(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
 }
 
 #[cfg(test)]
