@@ -78,7 +78,7 @@ fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     }
 }
 
-/// Returns whether the runtime has workers, of which this thread is one.
+/// Returns whether the runtime has several threads.
 fn has_workers() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
 }

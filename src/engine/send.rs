@@ -60,7 +60,8 @@ pub enum Outcome {
     Message(Arc<Encoded<StreamResponse>>),
 }
 
-/// Submits a message to its task, or to a new one, and begins a run unless one is live.
+/// Submits a message to its task, or to a new one, and begins a run unless one is live. `ready` is an error if the engine
+/// takes no new work.
 #[expect(clippy::manual_async_fn, reason = "an async fn would keep the message twice")]
 pub(super) fn send(
     tasks: &Tasks,

@@ -16,6 +16,7 @@ use tower::layer::util::Identity;
 use tower::util::{Either, option_layer};
 use tracing::{Instrument as _, Span};
 use tricord_bindings::body::discard;
+use tricord_bindings::error::kinds;
 use tricord_bindings::pipeline::{ACCESS, RequestBody};
 use tricord_bindings::{Binding, Peer};
 
@@ -85,11 +86,11 @@ impl<S: A2aService> Server<S> {
                 head.extensions.insert(ConnectInfo(peer.address()));
                 let mut record = self.0.pipeline.record_additional(Binding::HttpJson);
                 let response = next.run(Request::from_parts(head, body)).await;
-                record.end_with(match response.status() {
-                    status if status.is_server_error() => "INTERNAL_ERROR",
-                    status if status.is_client_error() => "INVALID_REQUEST",
-                    _ => "OK",
-                });
+                match response.status() {
+                    status if status.is_server_error() => record.end_with(kinds::INTERNAL.reason),
+                    status if status.is_client_error() => record.end_with(kinds::INVALID_REQUEST.reason),
+                    _ => record.end(None),
+                }
                 response
             }
             Err(error) => {

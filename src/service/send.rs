@@ -1,5 +1,7 @@
 //! SendMessage and SendStreamingMessage.
 
+#![expect(clippy::manual_async_fn, reason = "an async fn would keep the request twice, at every step")]
+
 use std::sync::Arc;
 
 use tricord_bindings::budget::BudgetPermit;
@@ -28,10 +30,7 @@ struct SendOptions {
     wait: bool,
 }
 
-// What follows up to the engine is not written as `async fn`: that would keep each request twice, at every step.
-
 /// Answers SendMessage.
-#[expect(clippy::manual_async_fn, reason = "an async fn would keep the request twice")]
 pub(super) fn send(
     service: &Service,
     call: Call,
@@ -56,7 +55,6 @@ pub(super) fn send(
 }
 
 /// Answers SendStreamingMessage.
-#[expect(clippy::manual_async_fn, reason = "an async fn would keep the request twice")]
 pub(super) fn stream(
     service: &Service,
     call: Call,
@@ -86,7 +84,6 @@ fn check(call: &Call, request: &SendMessageRequest) -> Result<SendOptions, Error
 }
 
 /// Submits a request: once for each key, if it has one.
-#[expect(clippy::manual_async_fn, reason = "an async fn would keep the request twice")]
 fn submit(
     service: &Service,
     call: Call,
@@ -134,10 +131,10 @@ fn submit_message(
     service: &Service,
     (incoming, permit): (Incoming, BudgetPermit),
 ) -> impl Future<Output = Result<Sent, Error>> + Send {
-    let (agent, owner, task) = (incoming.agent.clone(), incoming.owner.clone(), parse_id(&incoming.message.task_id));
-    let submitted = service.engine.send(incoming);
     async move {
-        let sent = submitted.await;
+        let (agent, owner) = (incoming.agent.clone(), incoming.owner.clone());
+        let task = parse_id(&incoming.message.task_id);
+        let sent = service.engine.send(incoming).await;
         drop(permit);
         if let (Err(EngineError::Ended(_)), Some(task)) = (&sent, task) {
             // The client may learn of the end once that is committed.
